@@ -15,6 +15,7 @@ from queryable_state.server.coordinator.batches.catalog import Catalog
 from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
 from queryable_state.server.coordinator.batches.completeness import Completeness
 from queryable_state.server.coordinator.batches.manifests import Manifests
+from queryable_state.server.coordinator.batches.pending_timers import PendingTimers
 from queryable_state.server.coordinator.batches.run_operators import RunOperators
 from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
 from queryable_state.server.coordinator.model.epochs import Epochs
@@ -69,6 +70,7 @@ class Driver:
         fencing = Fencing(engine, self.state, self.roots, clients, look_s=LEASE_MS / 1000)
         self.publisher = CommitPublisher(
             batches,
+            PendingTimers(self.state),
             Manifests(engine, batches, operators, self.roots, fencing),
             clients,
             engine,

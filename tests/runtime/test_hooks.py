@@ -153,7 +153,6 @@ def test_reduce_is_closed_when_it_fails() -> None:
 
 
 HOOKS = [
-    "on_timer",
     "initialize_state",
     "snapshot_state",
     "notify_checkpoint_complete",
@@ -194,16 +193,6 @@ def test_only_a_process_function_may_ask_for_states() -> None:
     operator = Reduce(ReducingStateDescriptor("least", Asking(), "bigint"))
     with pytest.raises(JobError, match="'late' is requested outside open"):
         harness_of(operator, "bigint").process([7])
-
-
-class Timing(KeyedProcessFunction):
-    def process_element(self, value: Any, ctx: Context) -> None:
-        ctx.timer_service().register_event_time_timer(5)
-
-
-def test_timers_are_refused() -> None:
-    with pytest.raises(InvalidRequestError, match="timers are not supported"):
-        harness_of(Timing()).process([7])
 
 
 class Twice(KeyedProcessFunction):

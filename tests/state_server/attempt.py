@@ -106,9 +106,9 @@ class Attempt:
             queryable_name=name if kind == registration_pb2.VALUE else "",
             kind=kind,
             key_type=Types.STRING().to_proto(),
-            value_types=[
-                registration_pb2.SchemaVersion(version=1, type=self.value_type.to_proto())
-            ],
+            value_types=[]
+            if kind == registration_pb2.TIMER
+            else [registration_pb2.SchemaVersion(version=1, type=self.value_type.to_proto())],
             max_parallelism=MAX_PARALLELISM,
         )
 

@@ -9,11 +9,20 @@ from hypothesis import strategies as st
 
 from queryable_state.internal.v1.changes_pb2 import ChangeBlock
 from queryable_state.server.storage.overlay import OverlayBuilder
+from queryable_state.server.storage.time_index import NextTimers
+from queryable_state.wire.keys.timer_keys import (
+    ELEMENT_BYTES,
+    Clock,
+    index_key_of,
+    timer_element,
+    timer_of,
+)
 
 if TYPE_CHECKING:
     from queryable_state.server.storage.overlay import Overlay
 
-STATES = (1, 2)
+TIMERS = 5
+STATES = (1, 2, TIMERS)
 OPERATOR_STATES = (3, 4)
 
 Records = dict[tuple[int, bytes], bytes]
@@ -35,15 +44,22 @@ prefixes = st.one_of(
 )
 values = st.sampled_from([b"", b"1", b"2", b"3"])
 state_ids = st.sampled_from(STATES)
-changes = st.lists(
-    st.tuples(
-        state_ids,
-        st.lists(prefixes, max_size=2),
-        st.lists(keys, max_size=3),
-        st.dictionaries(keys, values, max_size=5),
-    ),
-    max_size=4,
+times = st.sampled_from([-(1 << 63), -1, 0, 1, 2, 3, (1 << 63) - 1])
+clocks = st.sampled_from(list(Clock))
+timers = st.builds(lambda key, clock, time: key + timer_element(clock, time), keys, clocks, times)
+changes_of_values = st.tuples(
+    st.sampled_from((1, 2)),
+    st.lists(prefixes, max_size=2),
+    st.lists(keys, max_size=3),
+    st.dictionaries(keys, values, max_size=5),
 )
+changes_of_timers = st.tuples(
+    st.just(TIMERS),
+    st.lists(prefixes, max_size=1),
+    st.lists(timers, max_size=4),
+    st.dictionaries(timers, st.just(b""), max_size=6),
+)
+changes = st.lists(st.one_of(changes_of_values, changes_of_timers), max_size=4)
 lists = st.dictionaries(
     st.sampled_from(OPERATOR_STATES), st.lists(values, max_size=3).map(tuple), max_size=2
 )
@@ -97,6 +113,30 @@ class Contents:
                     del result[state, key]
             result.update({(state_id, key): value for key, value in puts.items()})
         return Contents(result, {**self.lists, **batch.lists})
+
+    def timers(self) -> list[bytes]:
+        """The pending timers, in the order in which they fire."""
+        return sorted(index_key_of(key) for key, _ in self.of(TIMERS))
+
+    def due(
+        self, processing_time_ms: int, event_time_ms: int | None, after: bytes = b""
+    ) -> list[bytes]:
+        """The due timers, in the order in which they fire."""
+        clocks = {Clock.PROCESSING_TIME: processing_time_ms, Clock.EVENT_TIME: event_time_ms}
+        due = []
+        for index_key in self.timers():
+            clock, timestamp = timer_of(index_key[:ELEMENT_BYTES])
+            until = clocks[clock]
+            if until is not None and timestamp <= until and index_key > after:
+                due.append(index_key)
+        return due
+
+    def next_timers(self) -> NextTimers:
+        """The earliest pending timer of each clock."""
+        found = [timer_of(index_key[:ELEMENT_BYTES]) for index_key in self.timers()]
+        return NextTimers(
+            *(min((time for of, time in found if of == clock), default=None) for clock in Clock)
+        )
 
     def of(self, state_id: int) -> list[tuple[bytes, bytes]]:
         """The records of a state, in order."""

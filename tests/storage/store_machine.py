@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.storage.model import (
     OPERATOR_STATES,
     STATES,
+    TIMERS,
     Batch,
     Contents,
     batches,
@@ -93,8 +94,9 @@ class StoreMachine(RuleBasedStateMachine):
     def newest_contents(self) -> Contents:
         return self.staged.contents if self.staged else self.committed_contents
 
-    @rule(batch=batches, ahead=st.integers(1, 3))
-    def seal(self, batch: Batch, ahead: int) -> None:
+    @rule(batch=batches, ahead=st.integers(1, 3), next_timers=st.booleans())
+    def seal(self, batch: Batch, ahead: int, next_timers: bool) -> None:
+        """With or without the next timers after it, which change how later reads are done."""
         version = self.committed + ahead
         self.attempt += 1
         if self.staged and version > self.staged.version:
@@ -102,7 +104,11 @@ class StoreMachine(RuleBasedStateMachine):
                 self.opened.seal(version, batch.overlay(), (1, self.attempt))
             assert refused.value.reason == Reason.BEHIND
             return
-        self.opened.seal(version, batch.overlay(), (1, self.attempt))
+        overlay = batch.overlay()
+        if next_timers:
+            contents = self.committed_contents.after(batch)
+            assert self.opened.next_timers(TIMERS, overlay) == contents.next_timers()
+        self.opened.seal(version, overlay, (1, self.attempt))
         self.note_staged(version, (1, self.attempt), batch)
 
     @precondition(lambda self: self.staged)
@@ -161,7 +167,7 @@ class StoreMachine(RuleBasedStateMachine):
     def run_a_batch(self, batch: Batch) -> None:
         """The common case, so that versions pile up under the open views."""
         self.discard()
-        self.seal(batch, 1)
+        self.seal(batch, 1, True)
         self.commit(1)
 
     @rule(ahead=st.integers(0, 4), max_records=st.integers(1, 12))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.storage.model import TIMERS
+
 from queryable_state.internal.v1.checkpoint_pb2 import SnapshotFormat
 from queryable_state.server.checkpoint.canonical import CanonicalWriter, read_canonical
 from queryable_state.server.storage.heap.store import HeapStateStore
@@ -65,7 +67,7 @@ def new_store(
     else:
         store = RocksDBStateStore(directory, SMALL, version)
     for state_id in state_ids:
-        store.add_state(state_id)
+        store.add_state(state_id, timers=state_id == TIMERS)
     return store
 
 
@@ -77,7 +79,7 @@ def restore_whole(
     if stored.native and backend == "rocksdb":
         store = RocksDBStateStore.from_files(directory, SMALL, stored.files, stored.version)
         for state_id in state_ids:
-            store.add_state(state_id)
+            store.add_state(state_id, timers=state_id == TIMERS)
     else:
         store = restore_groups(backend, directory, [stored], state_ids, *ALL_GROUPS)
     store.load_operator_states(stored.operator_states)

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 from tests.storage.model import STATES, Batch, Contents
-from tests.storage.store_machine import ALL_STATES, StoreMachine
+from tests.storage.store_machine import ALL_STATES
 from tests.storage.stored import BACKENDS, Stored, restore_whole, store_snapshot
+from tests.storage.timer_machine import TimerMachine
 
 from queryable_state.server.storage.layered import compaction, layer_stack
 from queryable_state.server.storage.rocksdb import files
@@ -35,7 +36,7 @@ class Snapshot:
     read: int = 0
 
 
-class DurableStoreMachine(StoreMachine):
+class DurableStoreMachine(TimerMachine):
     """Takes snapshots, writes them to disk, and continues with a store restored from one."""
 
     def __init__(self, backend: str, directory: Path) -> None:

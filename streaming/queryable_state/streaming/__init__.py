@@ -115,6 +115,7 @@ from queryable_state.streaming.stateless.functions import (
     ProcessFunction,
 )
 from queryable_state.streaming.stateless.output_tag import OutputTag
+from queryable_state.streaming.stateless.timers import TimeDomain, TimerService
 from queryable_state.streaming.streams.broadcast_streams import (
     BroadcastConnectedStream,
     BroadcastStream,
@@ -267,6 +268,8 @@ __all__ = [
     "StreamExecutionEnvironment",
     "Time",
     "TimeCharacteristic",
+    "TimeDomain",
+    "TimerService",
     "TupleTypeInfo",
     "TypeInfo",
     "TypeInformation",

@@ -10,14 +10,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
-from queryable_state.streaming.functions import Context, Function
+from queryable_state.streaming.functions import Context, Function, OnTimerContext
 from queryable_state.streaming.stateless.functions import ElementContext
+from queryable_state.streaming.stateless.timers import TimedFunction
 from queryable_state.wire.schema.type_variables import IN1, IN2, OUT, K
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _Context: TypeAlias = Context
+_OnTimerContext: TypeAlias = OnTimerContext
 _ElementContext: TypeAlias = ElementContext
 
 
@@ -59,10 +61,11 @@ class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
         """Processes an element of the second stream; yields or returns the outputs."""
 
 
-class KeyedCoProcessFunction(Function, Generic[K, IN1, IN2, OUT]):
+class KeyedCoProcessFunction(TimedFunction, Function, Generic[K, IN1, IN2, OUT]):
     """A function with state over the elements of two keyed streams, which share the state."""
 
     Context: TypeAlias = _Context
+    OnTimerContext: TypeAlias = _OnTimerContext
 
     @abstractmethod
     def process_element1(self, value: IN1, ctx: Context[K]) -> Iterable[OUT] | None:

@@ -36,6 +36,8 @@ from queryable_state.streaming.streams.refused_on_keyed import RefusedOnKeyedStr
 from queryable_state.streaming.streams.steps import result_type, step_of
 from queryable_state.streaming.streams.stream_options import StreamOptions
 from queryable_state.streaming.streams.transformations import Transformations
+from queryable_state.streaming.streams.windowed.all_windowing import AllWindowing
+from queryable_state.streaming.streams.windowed.windowing import Windowing
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -53,7 +55,11 @@ if TYPE_CHECKING:
 
 
 class DataStream(
-    StreamOptions, StreamSinks, Transformations["DataStream"], Partitioning["DataStream"]
+    StreamOptions,
+    StreamSinks,
+    Transformations["DataStream"],
+    Partitioning["DataStream"],
+    AllWindowing["OperatorStream"],
 ):
     """A stream of elements; created by an environment or by an operator on another stream."""
 
@@ -186,12 +192,16 @@ class DataStream(
             self._environment._add_function(node)
         return DataStream(self._environment, node)
 
+    def _operator_stream(self, node: OperatorNode) -> OperatorStream:
+        return OperatorStream(self._environment, node)
+
 
 class KeyedStream(
     RefusedOnKeyedStreams,
     QueryableSinks,
     KeyedElements[DataStream],
     KeyedOperators["OperatorStream"],
+    Windowing["OperatorStream"],
 ):
     """A stream partitioned by key; created by `DataStream.key_by`."""
 

@@ -3,15 +3,16 @@
 A task runs one subtask of an operator for one batch. Its call order is:
 
 - `open` once, before any element. A `KeyedProcessFunction` must request every state here.
+- `on_timer` for each timer that is due in the batch.
 - `process_element` (`reduce`, `add`) for each element, in the order of `key_by`, else in arrival
   order.
 - `close` once at the end, also if `open` or an element failed.
 
 The functions of a `KeyedProcessFunction`'s states are opened after it and closed before it. Each
 task has its own copy of a function: attributes do not survive the batch, only state does. The
-driver opens and closes a copy of a `KeyedProcessFunction` to learn its states. Other hooks of
-Flink's functions (`on_timer`, `snapshot_state`, ...) are refused. Spark may run a task several
-times in one batch: the state counts one run, but other side effects happen in each run.
+driver opens and closes a copy of a `KeyedProcessFunction` to learn its states. Hooks of Flink's
+functions that nothing would call are refused. Spark may run a task several times in one batch: the
+state counts one run, but other side effects happen in each run.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, overload
 from queryable_state.streaming.descriptors import StateDescriptor, declared_type
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.streaming.stateless.task_info import TaskInfo
+from queryable_state.streaming.stateless.timers import TimedFunction
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.schema.type_variables import ACC, IN, OUT, K, T, V
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
         ReducingState,
         ValueState,
     )
-    from queryable_state.streaming.stateless.timers import TimerService
+    from queryable_state.streaming.stateless.timers import TimeDomain, TimerService
 
 
 class UserFunctionError(JobError):
@@ -72,14 +74,23 @@ class Context(ABC, Generic[K]):
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """Event-time watermark in milliseconds since the epoch; 0: no watermark."""
+        """Event-time watermark in milliseconds since the epoch; -2**63 before the first one."""
 
     @abstractmethod
     def timer_service(self) -> TimerService:
-        """The processing time and the watermark; timers cannot be registered."""
+        """The clocks, and the timers of the key."""
+
+
+class OnTimerContext(Context[K]):
+    """Context of a timer that fires: `get_current_key` is its key, `timestamp` its timestamp."""
+
+    @abstractmethod
+    def time_domain(self) -> TimeDomain:
+        """The clock of the timer."""
 
 
 _Context: TypeAlias = Context
+_OnTimerContext: TypeAlias = OnTimerContext
 
 
 class Function(ABC):  # noqa: B024 - both hooks are optional
@@ -92,13 +103,14 @@ class Function(ABC):  # noqa: B024 - both hooks are optional
         """Releases the resources that `open` acquired."""
 
 
-class KeyedProcessFunction(Function, Generic[K, IN, OUT]):
+class KeyedProcessFunction(TimedFunction, Function, Generic[K, IN, OUT]):
     """A function with state over the elements of a keyed stream.
 
     Key, elements and outputs may be named for type checkers: `KeyedProcessFunction[str, Row, Row]`.
     """
 
     Context: TypeAlias = _Context
+    OnTimerContext: TypeAlias = _OnTimerContext
 
     @abstractmethod
     def process_element(self, value: IN, ctx: Context[K]) -> Iterable[OUT] | None:

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _TIMERS = (
-    "timers are not supported: when the next element of the key arrives, compare ctx.timestamp() "
-    "or ctx.timer_service().current_watermark() with a time kept in state. "
-    "Remove {hook} from {name}"
+    "only a KeyedProcessFunction, KeyedCoProcessFunction or KeyedBroadcastProcessFunction has "
+    "timers. Remove {hook} from {name}"
 )
 _CONTEXT = (
     "the context is an argument: override open(self, runtime_context). Remove {hook} from {name}"

@@ -198,7 +198,7 @@ def test_timers_are_refused() -> None:
         def process_element(self, value: int, ctx: ProcessFunction.Context) -> None:
             ctx.timer_service().register_event_time_timer(5)
 
-    with pytest.raises(InvalidRequestError, match="timers are not supported"):
+    with pytest.raises(InvalidRequestError, match="timers are only supported on keyed streams"):
         run(stream(Types.INT()).process(Timed(), Types.INT()), [1])
 
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.runtime.timers.scanned_timers import due_timers
 
 from queryable_state.internal.v1.backend_pb2 import DueQuery, StateFetch, StateValues
 from queryable_state.streaming.runtime.states.cached_state import StateContext
 from queryable_state.streaming.runtime.states.cursor import CurrentKey
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
-from queryable_state.streaming.testing.due_timers import due_timers
+from queryable_state.streaming.stateless.timers import NO_WATERMARK
 from queryable_state.v1.registration_pb2 import StateRegistration
 from queryable_state.wire.changes import ChangeBlockBuilder, read_block
 from queryable_state.wire.errors import InvalidRequestError
@@ -50,7 +51,11 @@ def _timers(
     def answered(query: DueQuery) -> Any:
         return due_timers(known, query)
 
-    first = DueQuery(processing_time_ms=now, event_time_ms=watermark or None, limit=page)
+    first = DueQuery(
+        processing_time_ms=now,
+        event_time_ms=None if watermark == NO_WATERMARK else watermark,
+        limit=page,
+    )
     unread: Any = None
     context = StateContext(
         current_key=CurrentKey(),
@@ -116,7 +121,7 @@ def test_processing_time_timers_fire_before_event_time_timers_each_by_time_and_k
 
 
 def test_without_a_watermark_no_event_time_timer_fires() -> None:
-    timers = _timers([_key(_EVENT, -5, _A), _key(_PROCESSING, 5, _A)], watermark=0)
+    timers = _timers([_key(_EVENT, -5, _A), _key(_PROCESSING, 5, _A)], watermark=NO_WATERMARK)
     fired = []
     for page in timers.due():
         for timer in page.fire():
@@ -249,14 +254,14 @@ def test_any_sweep_fires_as_a_sorted_set_of_timers_would(
     while due := sorted(t for t in pending if t[1] <= (20 if t[0] else 15)):
         pending.remove(due[0])
         expected.append(due[0])
-        for is_register, *timer in next(script, ()):
-            (pending.add if is_register else pending.discard)((timer[0], timer[1], timer[2]))
+        for is_register, clock, time, key in next(script, ()):
+            (pending.add if is_register else pending.discard)((clock, time, key))
     script, fired = iter(scripts), []
     for each in timers.due():
         for one in each.fire():
             fired.append(one[:3])
-            for is_register, *timer in next(script, ()):
-                (timers.register if is_register else timers.delete)(*timer)
+            for is_register, clock, time, key in next(script, ()):
+                (timers.register if is_register else timers.delete)(clock, time, key)
     assert fired == expected
     puts, deletes = _written(timers)
     stored_after = ({_key(*timer) for timer in before} - deletes) | puts

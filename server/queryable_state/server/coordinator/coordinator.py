@@ -183,6 +183,17 @@ class Coordinator:
         """
         return self._parts.commits.settle(query_id, batch_id, timeout_s)
 
+    def next_timers(self, query_id: bytes) -> tuple[int | None, int | None]:
+        """The earliest pending timers of a query: processing time and event time, None: none.
+
+        Milliseconds since the epoch, over all subtasks, after the newest published batch: `settle`
+        one first to include it. The processing time is 0, and so due, while the timers of a subtask
+        are not known: before the first batch of a run, and if a server did not report. Both are
+        None for an unknown query, and before the operators of a driver's first run have begun:
+        every run must start with one batch.
+        """
+        return self._parts.timers.next(query_id)
+
     def trigger_checkpoint(self, query_id: bytes, timeout_s: float) -> CheckpointMetadata:
         """Takes a checkpoint now, or as soon as the job can be written as a whole.
 

@@ -13,6 +13,7 @@ from queryable_state.server.coordinator.batches.commit_publisher import CommitPu
 from queryable_state.server.coordinator.batches.completeness import Completeness
 from queryable_state.server.coordinator.batches.continued_operators import ContinuedOperators
 from queryable_state.server.coordinator.batches.manifests import Manifests
+from queryable_state.server.coordinator.batches.pending_timers import PendingTimers
 from queryable_state.server.coordinator.batches.run_operators import RunOperators
 from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
 from queryable_state.server.coordinator.model.epochs import Epochs
@@ -60,6 +61,7 @@ class CoordinatorParts:
         self.configs = JobConfigs()
         self.leases = Leases(state)
         self.catalog = Catalog(state)
+        self.timers = PendingTimers(state)
         batches = Batches(state)
         self.clients = StateServerClients(settings.secret, timeout_ms=settings.push_timeout_ms)
         roots = JobRoots()
@@ -80,6 +82,7 @@ class CoordinatorParts:
         published = threading.Event()
         self._publisher = CommitPublisher(
             batches,
+            self.timers,
             Manifests(engine, batches, self.operators, roots, self._fencing),
             self.clients,
             engine,

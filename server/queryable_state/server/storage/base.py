@@ -43,19 +43,27 @@ class StateBase(ABC):
 
     @abstractmethod
     def state_ids(self) -> Collection[int]:
-        """The states that were there on opening and those added since."""
+        """The states that were there on opening and those added since, without indexes."""
 
     @abstractmethod
     def add_state(self, state_id: int) -> None:
         """Creates a state that does not exist."""
 
     @abstractmethod
+    def add_time_index(self, state_id: int) -> None:
+        """Creates the time-ordered index of a state from its records; idempotent.
+
+        It is the source, and in images the state, of `index_id`. Every later write keeps it equal
+        to the records.
+        """
+
+    @abstractmethod
     def source(self, state_id: int) -> RecordSource:
-        """The current records of a state; raises KeyError if it was never added."""
+        """The current records of a state or an index; raises KeyError if it was never added."""
 
     @abstractmethod
     def preserve(self, state_ids: Collection[int]) -> BaseImage:
-        """Returns an image of these states; called before the first `apply` of a compaction."""
+        """Returns an image of these states and their indexes, as before a compaction."""
 
     @abstractmethod
     def apply(

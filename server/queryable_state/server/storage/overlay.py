@@ -55,7 +55,7 @@ def overlay_size(overlays: Iterable[StateOverlay], source: RecordSource) -> tupl
 class StateOverlay:
     """The changes of one state in one version; immutable once built."""
 
-    __slots__ = ("_runs", "cleared", "cleared_lengths", "records")
+    __slots__ = ("_runs", "by_time", "cleared", "cleared_lengths", "records")
 
     def __init__(
         self, records: Mapping[bytes, bytes | None], cleared: Iterable[bytes] = ()
@@ -63,6 +63,8 @@ class StateOverlay:
         self.records = records
         self.cleared = frozenset(cleared)
         self.cleared_lengths = tuple(sorted({len(prefix) for prefix in self.cleared}))
+        self.by_time: StateOverlay | None = None
+        """The changes of a timer state by index key; None: not made yet."""
         self._runs: list[list[bytes]] | None = None
 
     def hides(self, key: bytes) -> bool:

@@ -12,6 +12,13 @@ def unknown_state(state_id: int) -> UnknownStateError:
     )
 
 
+def no_time_index(state_id: int) -> UnknownStateError:
+    """The error for a read of timers in a state that was not added as one of timers."""
+    return UnknownStateError(
+        f"this store has no timers of state {state_id}: add it as a state of timers first"
+    )
+
+
 def store_closed() -> RetryLaterError:
     """The error for every call on a closed store."""
     return RetryLaterError(

@@ -4,7 +4,7 @@ A store is a base and a stack of overlays, one overlay a version. A commit moves
 pointer; compaction moves the oldest overlays into the base afterwards.
 
 Threads: `seal`, `commit`, `discard_staged`, `get`, `reader` and `prefix` belong
-to the event loop's thread. `view`, all calls on a view, `compact`, `clean_up`,
+to the event loop's thread. `view`, all calls on a view, `compact`, `clean_up`, `next_timers`,
 `snapshot`, `approximate_size` and `add_state` belong to one background thread; `add_state` may
 also be called before the store is shared. Either thread may call `close`, which
 waits for the running bulk call. A read sees whole versions, whatever compaction
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.bulk_load import BulkLoad
     from queryable_state.server.storage.overlay import Overlay
     from queryable_state.server.storage.snapshot import StoreSnapshot
+    from queryable_state.server.storage.time_index import NextTimers
 
 Token = tuple[int, int]
 """(run epoch, task attempt): the order of attempts at one batch."""
@@ -63,6 +64,21 @@ class StateView(ABC):
         """Records with start <= key < end (None: to the last), in key order.
 
         Reads ahead in chunks; compaction may run between two steps.
+        """
+
+    @abstractmethod
+    def due(
+        self,
+        state_id: int,
+        processing_time_ms: int,
+        event_time_ms: int | None = None,
+        after: bytes = b"",
+    ) -> Iterator[bytes]:
+        """Index keys of the timers due at these times, both inclusive, in the order they fire.
+
+        `event_time_ms` None: no event-time timer is due. `after`: only timers with greater index
+        keys. Reads ahead in chunks, as `scan`. The state must have been added with `timers` before
+        the view was opened, or it raises `UnknownStateError`.
         """
 
     @abstractmethod
@@ -125,8 +141,21 @@ class StateStore(ABC):
         """Bytes of keys and values in all overlays, staged or not yet compacted."""
 
     @abstractmethod
-    def add_state(self, state_id: int) -> None:
-        """Creates a state. Idempotent; a state must be added before it is sealed or read."""
+    def add_state(self, state_id: int, *, timers: bool = False) -> None:
+        """Creates a state. Idempotent; a state must be added before it is sealed or read.
+
+        With `timers` all its keys are store keys of timers, and the base keeps a time-ordered
+        index of it, which is made from the records if they are there already.
+        """
+
+    @abstractmethod
+    def next_timers(self, state_id: int, overlay: Overlay | None = None) -> NextTimers:
+        """The earliest pending timers at the committed version.
+
+        With an overlay, at the version that it will be sealed as, directly above the committed
+        one. It passes over the timers that the overlay deletes, once: reads of that version need
+        not do it again. For the background thread.
+        """
 
     @abstractmethod
     def seal(self, version: int, overlay: Overlay, token: Token) -> None:

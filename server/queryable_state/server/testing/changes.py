@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, list_element, record_key
+from queryable_state.wire.keys.timer_keys import timer_element
 from queryable_state.wire.operator_state import broadcast_element
 
 if TYPE_CHECKING:
@@ -48,6 +49,14 @@ def put_changes(
         builder.clear_prefix(record)
         value = None if value is None else value.elements
     if value is None:
+        return
+    if codecs.kind == registration_pb2.TIMER:
+        for (clock, timestamp_ms), registered in value.items():
+            key = record + timer_element(clock, timestamp_ms)
+            if registered:
+                builder.put(key, b"")
+            else:
+                builder.delete(key)
         return
     if codecs.map_key is None:
         is_list = codecs.kind == registration_pb2.LIST

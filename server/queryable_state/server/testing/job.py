@@ -13,6 +13,7 @@ import grpc.aio
 from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint.layout import beside
 from queryable_state.server.coordinator import OperatorLayout
+from queryable_state.server.coordinator.model.engine import BatchClocks
 from queryable_state.server.testing.changes import operator_elements, put_changes
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
@@ -44,15 +45,15 @@ def declare(
     max_parallelism: int = 128,
     ttl_ms: int = 0,
 ) -> registration_pb2.StateRegistration:
-    """A state for `InProcessCluster.job`; types as `type_info` takes them."""
+    """A state for `InProcessCluster.job`; types as `type_info` takes them (TIMER has no values)."""
     state = registration_pb2.StateRegistration(
         state_name=queryable_name,
         queryable_name=queryable_name,
         kind=kind,
         key_type=(SUBTASK_TYPE if kind in OPERATOR_KINDS else type_info(key_type)).to_proto(),
-        value_types=[
-            registration_pb2.SchemaVersion(version=1, type=type_info(value_type).to_proto())
-        ],
+        value_types=[]
+        if kind == registration_pb2.TIMER
+        else [registration_pb2.SchemaVersion(version=1, type=type_info(value_type).to_proto())],
         max_parallelism=max_parallelism,
         ttl=registration_pb2.TimeToLive(ttl_ms=ttl_ms) if ttl_ms else None,
     )
@@ -110,6 +111,10 @@ class InProcessJob:
         self._max_parallelism = states[0].max_parallelism
         self.name = name
         self.updated_ms = time.time_ns() // 1_000_000  # timestamp of writes to states with a TTL
+        self.clocks: BatchClocks | None = None
+        """Clocks of the next batches; None: batch N has the timestamp 1000 N and watermark N."""
+        self.begun: dict[int, backend_pb2.BeginResponse] = {}
+        """Answers to the begins of the newest batch, by subtask."""
         self.query_id, self.run_id = cluster.coordinator.engine.start(
             name, query_id=query_id, checkpoint_location=checkpoint_location
         )
@@ -151,9 +156,9 @@ class InProcessJob:
 
         `states` maps queryable names to changes by key: a value, a list of elements to add
         (`ReplaceList` replaces the list), a dict of map entries to put (`NULL` for a null, None
-        to remove the entry), or None to remove the key. Operator state is by subtask: the whole
-        list of elements, or the dict of all entries. Returns once every owner answers from the
-        batch.
+        to remove the entry), or None to remove the key. Timers are such a dict: True registers a
+        (clock, timestamp), None deletes it. Operator state is by subtask: the whole list of
+        elements, or the dict of all entries. Returns once every owner answers from the batch.
         """
         await self.seal(batch_id, states)
         await self.commit(batch_id)
@@ -162,13 +167,27 @@ class InProcessJob:
         """Begins a batch on all subtasks and writes nothing, as a killed task does."""
         await self._on_all(batch_id, None)
 
+    def due(self) -> list[bytes]:
+        """Index keys of the first due timers of the newest batch begun, of all subtasks."""
+        return sorted(timer for begun in self.begun.values() for timer in begun.due.timers)
+
+    def next_timers(self) -> tuple[int | None, int | None]:
+        """The next timers of the query, as the coordinator tells them."""
+        return self._cluster.coordinator.coordinator.next_timers(self.query_id)
+
     async def seal(self, batch_id: int, states: States) -> None:
         """Writes and seals a batch on all subtasks without committing it."""
         await self._on_all(batch_id, states)
 
     async def _on_all(self, batch_id: int, states: States | None) -> None:
         engine = self._cluster.coordinator.engine
-        engine.plan(self.query_id, batch_id, timestamp_ms=1_000 * batch_id, watermark_ms=batch_id)
+        clocks = self.clocks or BatchClocks(timestamp_ms=1_000 * batch_id, watermark_ms=batch_id)
+        engine.plan(
+            self.query_id,
+            batch_id,
+            timestamp_ms=clocks.timestamp_ms,
+            watermark_ms=clocks.watermark_ms,
+        )
         await asyncio.gather(
             *(self._retrying(index, batch_id, states) for index in range(self._parallelism))
         )
@@ -226,6 +245,7 @@ class InProcessJob:
             ),
             **self._cluster.call_options,
         )
+        self.begun[index] = begun
         if states is None:
             return
         sums = BlockSums()

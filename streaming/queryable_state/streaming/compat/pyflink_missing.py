@@ -41,8 +41,6 @@ MISSING_NAMES: Final[Mapping[str, str]] = {
     "AllWindowFunction": "there are no windows of Flink",
     "ProcessWindowFunction": "there are no windows of Flink",
     "ProcessAllWindowFunction": "there are no windows of Flink",
-    "TimerService": "there are no timers",
-    "TimeDomain": "there are no timers",
     "WatermarkStrategy": "call withWatermark on the streaming DataFrame",
     "TimestampAssigner": "call withWatermark on the streaming DataFrame",
     "AssignerWithPeriodicWatermarksWrapper": "call withWatermark on the streaming DataFrame",

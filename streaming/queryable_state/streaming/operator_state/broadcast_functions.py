@@ -1,17 +1,18 @@
 """Functions of a stream that is connected with a broadcast stream, and their contexts.
 
 A batch's broadcast elements are processed before its other elements, on every subtask and in the
-same order. Only they may write broadcast state, so it stays equal on all subtasks.
+same order. Only they may write broadcast state, so it stays equal on all subtasks. Timers fire
+before all elements of a batch.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from queryable_state.streaming.functions import Function
 from queryable_state.streaming.state import State
-from queryable_state.wire.errors import InvalidRequestError, Reason
+from queryable_state.streaming.stateless.timers import TimedFunction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         BroadcastState,
         ReadOnlyBroadcastState,
     )
+    from queryable_state.streaming.stateless.timers import TimeDomain, TimerService
 
 S = TypeVar("S", bound=State)
 
@@ -46,7 +48,7 @@ class BaseContext(ABC):
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """Event-time watermark in milliseconds since the epoch; 0: no watermark."""
+        """Event-time watermark in milliseconds since the epoch; -2**63 before the first one."""
 
 
 class BroadcastReadOnlyContext(BaseContext):
@@ -74,13 +76,17 @@ class KeyedBroadcastReadOnlyContext(BroadcastReadOnlyContext):
     def get_current_key(self) -> Any:
         """Key of the element: a bare value, or a tuple if there are several key columns."""
 
-    def timer_service(self) -> NoReturn:
-        """Raises InvalidRequestError: timers are not supported."""
-        raise InvalidRequestError(
-            "ctx.timer_service(): timers are not supported: when the next element of the key "
-            "arrives, compare ctx.timestamp() or ctx.current_watermark() with a time kept in state",
-            reason=Reason.UNSUPPORTED,
-        )
+    @abstractmethod
+    def timer_service(self) -> TimerService:
+        """The clocks, and the timers of the key."""
+
+
+class KeyedBroadcastOnTimerContext(KeyedBroadcastReadOnlyContext):
+    """Context of a timer that fires: `get_current_key` is its key, `timestamp` its timestamp."""
+
+    @abstractmethod
+    def time_domain(self) -> TimeDomain:
+        """The clock of the timer."""
 
 
 class KeyedBroadcastContext(BroadcastContext):
@@ -105,6 +111,7 @@ _ReadOnlyContext: TypeAlias = BroadcastReadOnlyContext
 _Context: TypeAlias = BroadcastContext
 _KeyedReadOnlyContext: TypeAlias = KeyedBroadcastReadOnlyContext
 _KeyedContext: TypeAlias = KeyedBroadcastContext
+_OnTimerContext: TypeAlias = KeyedBroadcastOnTimerContext
 
 
 class BaseBroadcastProcessFunction(Function):
@@ -126,7 +133,7 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction):
         """Processes one broadcast element, on every subtask; returns outputs of this subtask."""
 
 
-class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
+class KeyedBroadcastProcessFunction(TimedFunction, BaseBroadcastProcessFunction):
     """A function of a keyed stream that is connected with a broadcast stream.
 
     It requests its keyed states in `open`. A broadcast element has no key: it reaches keyed state
@@ -135,6 +142,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
 
     Context: TypeAlias = _KeyedContext
     ReadOnlyContext: TypeAlias = _KeyedReadOnlyContext
+    OnTimerContext: TypeAlias = _OnTimerContext
 
     @abstractmethod
     def process_element(

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
-from queryable_state.streaming.functions import ReducingStateDescriptor
+from queryable_state.streaming.functions import (
+    AggregatingStateDescriptor,
+    ReducingStateDescriptor,
+)
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode
 from queryable_state.streaming.ordering import order_columns
@@ -16,6 +19,7 @@ from queryable_state.streaming.runtime.operators.operators import (
     LatestValueSink,
     ReducingSink,
 )
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.streaming.streams.operator_columns import aggregated_columns, stored_columns
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
@@ -113,6 +117,22 @@ class KeyedInput:
         read = self._input(names, value_type, self.order)
         return self._added("queryable-state", operator, (read,), None)
 
+    def queryable_windows(
+        self,
+        name: str,
+        descriptor: ReducingStateDescriptor | AggregatingStateDescriptor,
+        operator: WindowOperator,
+    ) -> OperatorNode:
+        """Adds a window operator without outputs, whose windows are reduced or aggregated as the
+        descriptor of its queryable state says."""
+        purpose = f"as_queryable_state({name!r})"
+        read = self.whole(purpose)
+        if isinstance(descriptor, ReducingStateDescriptor):
+            order = {key.column for key in self.order}
+            names = stored_columns(purpose, descriptor, self.columns, self.keys, order)
+            read = self._input(names, descriptor.type_info, self.order)
+        return self._added("window-queryable-state", operator, (read,), None)
+
     def _input(
         self, names: tuple[str, ...], value_type: TypeInfo, order: tuple[OrderColumn, ...]
     ) -> OperatorInput:
@@ -132,7 +152,9 @@ class KeyedInput:
         output: TypeInfo | None,
     ) -> OperatorNode:
         columns = Columns({}) if output is None else Columns.of_output(output)
-        if output is not None and not isinstance(operator, Aggregate | KeyedBatchProcess):
+        if output is not None and isinstance(operator, WindowOperator):
+            columns = columns.with_internal_time()
+        elif output is not None and not isinstance(operator, Aggregate | KeyedBatchProcess):
             columns = columns.with_timestamps_of(*(each.upstream.columns for each in inputs))
         return self.environment._add_operator(
             OperatorNode(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.runtime.pickling import pickled
+from queryable_state.streaming.runtime.timers.timer_descriptor import TIMERS_NAME
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.key_codec import KeyCodec
@@ -14,6 +15,7 @@ from queryable_state.wire.keys.store_keys import (
     VOID_NAMESPACE,
     split_record_key,
 )
+from queryable_state.wire.keys.timer_keys import ELEMENT_BYTES, timer_of
 from queryable_state.wire.operator_state import OPERATOR_KINDS, split_broadcast_element
 from queryable_state.wire.schema.types import TypeInfo
 from queryable_state.wire.state_codecs import StateCodecs
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.keys.key_groups import KeyGroups
+    from queryable_state.wire.keys.timer_keys import Clock
 
 
 class CommittedState:
@@ -73,6 +76,16 @@ class CommittedState:
             return codecs.decode_records((), elements)
         entries = list(map(split_broadcast_element, elements))
         return codecs.decode_records([key for key, _ in entries], [value for _, value in entries])
+
+    def timer_count(self, clock: Clock) -> int:
+        """The number of pending timers of a clock; 0 for an operator without timers."""
+        if not self._backend.has_state(self._spec.uid, TIMERS_NAME):
+            return 0
+        return sum(
+            timer_of(key[-ELEMENT_BYTES:])[0] == clock
+            for subtask in range(self._spec.parallelism)
+            for key, _ in self._backend.records(self._spec.uid, subtask, TIMERS_NAME)
+        )
 
     def _keyed(self, name: str) -> StateRegistration:
         state = self._backend.registration(self._spec.uid, name)

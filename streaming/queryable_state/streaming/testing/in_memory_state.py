@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.state_server.batches.fetches import read_fetches
+from queryable_state.server.state_server.stores.due_timers import due_query, first_due, timer_state
 from queryable_state.server.storage.heap.store import HeapStateStore
 from queryable_state.server.storage.overlay import OverlayBuilder
-from queryable_state.streaming.testing.due_timers import due_timers
 from queryable_state.streaming.testing.operator_snapshot import OperatorSnapshot, StateSnapshot
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.changes import BlockSums, Token, read_block, record_count
@@ -79,6 +79,10 @@ class InMemoryStateBackend:
         known = ", ".join(map(_shown_names, own)) or "none; states are registered by the first run"
         raise UnknownStateError(f"operator {uid!r} has no state {name!r}. Its states: {known}")
 
+    def has_state(self, uid: str, name: str) -> bool:
+        """True if the operator has registered a state of this name."""
+        return (uid, name) in self._registrations
+
     def register(self, state: StateRegistration) -> StateRegistration:
         """Registers a state; returns it with its id, which is stable."""
         key = (state.operator_uid, state.state_name)
@@ -146,7 +150,8 @@ class InMemoryStateBackend:
         store = self._stores.setdefault((uid, subtask), HeapStateStore())
         for (owner, _), registration in self._registrations.items():
             if owner == uid:
-                store.add_state(registration.state_id)
+                timers = registration.kind == StateKind.TIMER
+                store.add_state(registration.state_id, timers=timers)
         return store
 
     def records(
@@ -183,15 +188,8 @@ class InMemoryAccess:
         store = self._store()
         # A batch begins only after all earlier batches are committed.
         store.commit(self._task.batch_id - 1)
-        backend = self._backend
-        query = backend_pb2.DueQuery(
-            processing_time_ms=backend.timestamp_ms,
-            event_time_ms=backend.watermark_ms or None,
-            limit=backend.due_limit,
-        )
-        timers = [state.state_id for state in registered if state.kind == StateKind.TIMER]
         return backend_pb2.BeginResponse(
-            due=self._due(timers[0], query) if timers else None,
+            due=self._first_due(timer_state(registered)),
             token=self._token,
             batch_timestamp_ms=self._backend.timestamp_ms,
             watermark_ms=self._backend.watermark_ms,
@@ -203,15 +201,14 @@ class InMemoryAccess:
         self._backend.fetch_calls += 1
         self._backend.fetches += fetches
         store, version = self._store(), self._task.batch_id - 1
-        if any(fetch.HasField("due") for fetch in fetches):
-            return [
-                backend_pb2.StateValues(due=self._due(each.state_id, each.due)) for each in fetches
-            ]
         return read_fetches(store, version, fetches, self._backend.kinds()).results
 
-    def _due(self, state_id: int, query: backend_pb2.DueQuery) -> backend_pb2.DueTimers:
-        with self._store().view(self._task.batch_id - 1) as view:
-            return due_timers((key for key, _ in view.prefix(state_id, b"")), query)
+    def _first_due(self, timers: int | None) -> backend_pb2.DueTimers | None:
+        if timers is None:
+            return None
+        query = due_query(self._backend.timestamp_ms, self._backend.watermark_ms)
+        query.limit = self._backend.due_limit
+        return first_due(self._store(), self._task.batch_id - 1, timers, query)
 
     def prepare(self, blocks: Sequence[bytes], seal: Seal) -> None:
         task, sums, overlay = self._task, BlockSums(), OverlayBuilder()

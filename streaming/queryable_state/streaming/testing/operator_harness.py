@@ -19,6 +19,7 @@ from queryable_state.streaming.testing.in_memory_state import InMemoryStateBacke
 from queryable_state.streaming.testing.side_rows import SideRows
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.keys.timer_keys import Clock
 from queryable_state.wire.schema.types import Kind, TypeInfo, type_info
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ class OperatorHarness:
 
     @property
     def timestamp_ms(self) -> int:
-        """The processing time of later batches, in milliseconds since the epoch; TTL uses it."""
+        """The processing time of later batches, in milliseconds since the epoch; TTL and timers
+        use it."""
         return self.backend.timestamp_ms
 
     @timestamp_ms.setter
@@ -117,12 +119,36 @@ class OperatorHarness:
 
     @property
     def watermark_ms(self) -> int:
-        """The watermark of later batches."""
+        """The watermark of later batches, in milliseconds since the epoch; 0: no watermark."""
         return self.backend.watermark_ms
 
     @watermark_ms.setter
     def watermark_ms(self, watermark_ms: int) -> None:
         self.backend.watermark_ms = watermark_ms
+
+    def set_processing_time(self, timestamp_ms: int) -> list[Any]:
+        """Sets `timestamp_ms` and runs a batch without rows, in which due timers fire.
+
+        The batch is committed. Returns its outputs.
+        """
+        self.timestamp_ms = timestamp_ms
+        return self._run_without_rows()
+
+    def process_watermark(self, watermark_ms: int) -> list[Any]:
+        """Sets `watermark_ms` and runs a batch without rows, in which due timers fire.
+
+        The batch is committed. Returns its outputs.
+        """
+        self.watermark_ms = watermark_ms
+        return self._run_without_rows()
+
+    def num_event_time_timers(self) -> int:
+        """Number of the pending event-time timers after the last committed batch."""
+        return self._committed("num_event_time_timers").timer_count(Clock.EVENT_TIME)
+
+    def num_processing_time_timers(self) -> int:
+        """Number of the pending processing-time timers after the last committed batch."""
+        return self._committed("num_processing_time_timers").timer_count(Clock.PROCESSING_TIME)
 
     def commit(self) -> None:
         """Commits the open batch and opens the next one."""
@@ -199,6 +225,11 @@ class OperatorHarness:
                 for part, rows_of in [(0, batch)] if layout is None else layout.split(batch):
                     if stage.parts:
                         self._take(stage.parts[part][1], rows_of, outputs)
+        return outputs
+
+    def _run_without_rows(self) -> list[Any]:
+        outputs = self._run([()] * len(self._inputs), None)
+        self.commit()
         return outputs
 
     def _parts(self, number: int, rows: Iterable[Any]) -> list[list[pa.RecordBatch]]:

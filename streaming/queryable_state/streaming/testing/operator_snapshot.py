@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.storage.heap.store import HeapStateStore
 from queryable_state.server.storage.operator_states import redistributed
+from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.keys.key_groups import subtask_of
 from queryable_state.wire.operator_state import OPERATOR_KINDS
 
@@ -49,7 +50,7 @@ class OperatorSnapshot:
         for state in self.states:
             number, kind = state_id(state.registration), state.registration.kind
             for store in stores:
-                store.add_state(number)
+                store.add_state(number, timers=kind == StateKind.TIMER)
             if kind in OPERATOR_KINDS:
                 for index, own in enumerate(lists):
                     own[number] = redistributed(

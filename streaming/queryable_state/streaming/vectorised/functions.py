@@ -95,7 +95,7 @@ class BatchState(ABC):
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """Event-time watermark in milliseconds since the epoch; 0: no watermark."""
+        """Event-time watermark in milliseconds since the epoch; -2**63 before the first one."""
 
 
 class BatchRuntimeContext(TaskInfo):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.batches.completeness import Completeness
     from queryable_state.server.coordinator.batches.manifests import Manifests
     from queryable_state.server.coordinator.batches.missed import IncompleteBatchError
+    from queryable_state.server.coordinator.batches.pending_timers import PendingTimers
     from queryable_state.server.coordinator.model.commits import CommitRound
     from queryable_state.server.coordinator.model.engine import Engine
     from queryable_state.server.coordinator.roots.fencing import Fencing
@@ -52,6 +53,7 @@ class CommitPublisher:
     def __init__(
         self,
         batches: Batches,
+        timers: PendingTimers,
         manifests: Manifests,
         clients: StateServerClients,
         engine: Engine,
@@ -64,6 +66,7 @@ class CommitPublisher:
         manifest_timeout_s: float,
     ) -> None:
         self._batches = batches
+        self._timers = timers
         self._manifests = manifests
         self._manifest_timeout_s = manifest_timeout_s
         self._stopping = threading.Event()
@@ -132,6 +135,8 @@ class CommitPublisher:
                         self._batches.abandon_round(commit_round)
                 if not over:
                     return
+                # Before the end, which answers those who wait for the batch.
+                self._timers.report(commit_round, seals)
                 anomalies = self._batches.end_round(commit_round, seals)
                 self._published.set()
                 for anomaly in anomalies:

@@ -11,7 +11,7 @@ from queryable_state.server.coordinator.model.queryable_names import (
     NameClaim,
     check_queryable_names,
 )
-from queryable_state.server.coordinator.model.state_evolution import evolve
+from queryable_state.server.coordinator.model.state_evolution import check_timer_states, evolve
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import CheckpointError, InvalidRequestError, JobError, Reason
 
@@ -75,6 +75,7 @@ class RegistrationTable:
         cannot be read as the new type.
         """
         self._check_names(operator, states)
+        check_timer_states(states, operator.label)
         # All are checked before one is stored: a refusal leaves the table unchanged.
         made = [self._merged(operator, state) for state in states]
         for registration in made:

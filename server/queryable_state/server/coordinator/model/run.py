@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.server.coordinator.model.lifecycles import (
     RUN,
@@ -34,6 +34,15 @@ class RunStart:
     """The newest batch committed before the run; -1: none."""
 
 
+class ReportedTimers(NamedTuple):
+    """The earliest pending timers of a subtask after a batch."""
+
+    batch_id: int
+    processing_time_ms: int | None
+    """Milliseconds since the epoch; None: none is pending."""
+    event_time_ms: int | None
+
+
 @dataclass(kw_only=True)
 class Run:
     """The newest run of a job. Its methods apply `RUN`, the table of legal transitions."""
@@ -58,6 +67,8 @@ class Run:
     """
     clocks: dict[int, BatchClocks] = field(default_factory=dict)
     """Clocks of the newest batches, by batch."""
+    timers: dict[tuple[str, int], ReportedTimers] = field(default_factory=dict)
+    """The last report of each subtask that has timers, by operator uid and index."""
 
     def begin_batch(self, batch_id: int) -> None:
         """Records that a task of the run has begun a batch."""

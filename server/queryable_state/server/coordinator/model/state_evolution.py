@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.model.field_changes import FieldChanges
 from queryable_state.v1 import registration_pb2
-from queryable_state.wire.errors import JobError
+from queryable_state.wire.errors import InvalidRequestError, JobError
 from queryable_state.wire.schema.serializer_changes import check_serializers
 from queryable_state.wire.schema.type_model import TypeInfo
 from queryable_state.wire.values.evolution import adapter
@@ -40,6 +40,22 @@ def check_unchanged(
             raise JobError(
                 f"{where}: its {what} was {before} and is {now}; stored state cannot follow: "
                 "change it back, or give the state another name"
+            )
+
+
+def check_timer_states(states: Sequence[registration_pb2.StateRegistration], operator: str) -> None:
+    """Raises InvalidRequestError unless an operator has at most one TIMER state, without values."""
+    timers = [state for state in states if state.kind == registration_pb2.TIMER]
+    if len(timers) > 1:
+        raise InvalidRequestError(
+            f"operator {operator} registers {len(timers)} states of kind TIMER: all timers of an "
+            "operator are in one state"
+        )
+    for state in timers:
+        if state.value_types or state.HasField("ttl"):
+            raise InvalidRequestError(
+                f"state {state.state_name!r} of operator {operator} is of kind TIMER: it has "
+                "neither a value type nor a TTL"
             )
 
 

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1 import backend_pb2, changes_pb2, coordinator_pb2
 from queryable_state.server.state_server.batches.store_opener import Opening, StoreOpener
+from queryable_state.server.state_server.stores.due_timers import (
+    due_query,
+    first_due,
+    timer_state,
+)
 from queryable_state.server.state_server.stores.job_stores import OperatorStates
 from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
+from queryable_state.v1 import registration_pb2
 from queryable_state.wire.calls.single_flight import SingleFlight
 from queryable_state.wire.errors import InvalidRequestError, PlacementError
 
@@ -25,7 +31,6 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.stores.job_stores import JobStores
     from queryable_state.server.state_server.stores.store_factory import StoreFactory
     from queryable_state.server.state_server.stores.store_table import StoreTable
-    from queryable_state.v1 import registration_pb2
 
 
 class AttemptStarter:
@@ -107,7 +112,7 @@ class AttemptStarter:
             clocks.offsets_digest,
             request.execution,
         )
-        return backend_pb2.BeginResponse(
+        response = backend_pb2.BeginResponse(
             token=changes_pb2.Token(run_epoch=clocks.run_epoch, task_attempt=request.task_attempt),
             batch_timestamp_ms=clocks.batch_timestamp_ms,
             watermark_ms=_watermark(clocks.watermarks_ms, request.operator_depth),
@@ -115,6 +120,14 @@ class AttemptStarter:
             complete_since_batch=subtask.complete_since_batch,
             sealed_before=subtask.store.staged_version == request.batch_id,
         )
+        timers = timer_state(states)
+        if timers is not None:
+            query = due_query(response.batch_timestamp_ms, response.watermark_ms)
+            due = self._background.run(
+                first_due, subtask.store, request.batch_id - 1, timers, query
+            )
+            response.due.CopyFrom(await due)
+        return response
 
     async def open_subtasks(self, request: backend_pb2.OpenSubtasksRequest) -> None:
         """Opens subtasks at the batch before `batch_id`: all of them, or raises.
@@ -238,7 +251,11 @@ class AttemptStarter:
             job.registrations[uid] = OperatorStates(declared, states)
         for state in states:
             if subtask.states.get(state.state_id) != state:
-                await self._background.run(subtask.store.add_state, state.state_id)
+                await self._background.run(
+                    subtask.store.add_state,
+                    state.state_id,
+                    timers=state.kind == registration_pb2.TIMER,
+                )
                 if self._table.subtask(subtask.id) is subtask:
                     self._table.add_state(subtask, state)
         return states

@@ -12,6 +12,7 @@ from queryable_state.wire.errors import (
 )
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.store_keys import split_record_key
+from queryable_state.wire.keys.timer_keys import ELEMENT_BYTES, Clock
 from queryable_state.wire.operator_state import OPERATOR_KINDS
 from queryable_state.wire.schema.types import TypeInfo
 
@@ -52,7 +53,9 @@ def check_block(block: changes_pb2.ChangeBlock, subtask: OwnedSubtask, limits: L
     for keys in (block.put_keys, block.deleted_keys, block.cleared_prefixes):
         if keys:
             _check_keys(registration, keys, subtask, limits)
-    if block.put_values:
+    if registration.kind == StateKind.TIMER:
+        _check_timers(registration, block)
+    elif block.put_values:
         sizes = list(map(len, block.put_values))
         if min(sizes) == 0:
             raise InvalidRequestError(
@@ -66,6 +69,24 @@ def check_block(block: changes_pb2.ChangeBlock, subtask: OwnedSubtask, limits: L
                 f"{_readable(registration, block.put_keys[position])}: the value has "
                 f"{sizes[position]} bytes, the limit is {limits.value_bytes} (value_bytes): store "
                 "less under one key, use a map or list state, or raise the limit"
+            )
+
+
+def _check_timers(
+    registration: registration_pb2.StateRegistration, block: changes_pb2.ChangeBlock
+) -> None:
+    if any(block.put_values):
+        raise InvalidRequestError(
+            f"state {registration.state_name!r}: a timer has a value; send it without one"
+        )
+    for keys in (block.put_keys, block.deleted_keys):
+        if keys and not (
+            min(map(len, keys)) > ELEMENT_BYTES
+            and max(key[-ELEMENT_BYTES] for key in keys) <= Clock.EVENT_TIME
+        ):
+            raise InvalidRequestError(
+                f"state {registration.state_name!r}: a key is not that of a timer: it must end "
+                "with clock and timestamp"
             )
 
 

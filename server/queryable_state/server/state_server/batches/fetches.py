@@ -6,7 +6,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2
-from queryable_state.v1 import query_pb2
+from queryable_state.server.state_server.stores.due_timers import read_due
+from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import InvalidRequestError, LimitExceededError
 from queryable_state.wire.operator_state import OPERATOR_KINDS
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from queryable_state.server.storage.store import StateStore, StateView
-    from queryable_state.v1 import registration_pb2
 
 # Below 2 GiB, the largest protobuf message.
 _MOST_BYTES = 1 << 30
@@ -53,6 +53,13 @@ def _read(
     if kind in OPERATOR_KINDS:
         elements = query_pb2.Records(values=view.operator_state(fetch.state_id))
         return backend_pb2.StateValues(records=[elements])
+    if fetch.HasField("due"):
+        if kind != registration_pb2.TIMER:
+            raise InvalidRequestError(
+                f"a fetch asks for due timers of state {fetch.state_id}, which is of kind "
+                f"{registration_pb2.StateKind.Name(kind)}: only TIMER states have them"
+            )
+        return backend_pb2.StateValues(due=read_due(view, fetch.state_id, fetch.due))
     if fetch.HasField("scan_from"):
         return _read_page(view, fetch)
     if fetch.read == query_pb2.PREFIX:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from queryable_state.internal.v1 import backend_pb2, changes_pb2
 from queryable_state.server.state_server.batches.block_checks import check_block
 from queryable_state.server.state_server.batches.changelog_writer import SealedBlocks
+from queryable_state.server.state_server.stores.due_timers import timer_state, timers_after
 from queryable_state.server.state_server.stores.owned_subtask import (
     OwnedSubtask,
     SealMark,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.batches.changelog_writer import ChangelogWriter
     from queryable_state.server.state_server.stores.job_stores import JobStores
     from queryable_state.server.state_server.stores.store_table import StoreTable
+    from queryable_state.server.storage.overlay import Overlay
+    from queryable_state.server.storage.time_index import NextTimers
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +130,7 @@ class Staging:
                             "the token of the seal differs from that of the open frame"
                         )
                     attempt.sums.verify(frame.seal)
-                    return await self._seal(attempt, frame.seal)
+                    return await self._seal(attempt, subtask, frame.seal)
                 else:
                     raise InvalidRequestError(
                         f"a frame of a prepare after `open` must be `block` or `seal`, not {kind}"
@@ -171,17 +174,19 @@ class Staging:
                 retry_after_ms=_OVERLOADED_RETRY_MS,
             )
 
-    async def _seal(self, attempt: _Attempt, seal: changes_pb2.Seal) -> backend_pb2.PrepareResponse:
+    async def _seal(
+        self, attempt: _Attempt, begun: OwnedSubtask, seal: changes_pb2.Seal
+    ) -> backend_pb2.PrepareResponse:
         opening = attempt.opening
         batch_id = opening.batch_id
-        overlay = await self._background.run(attempt.builder.build)
+        overlay, next_timers = await self._background.run(_built, attempt, begun)
         # Checked before the write as well as after it, so that a refused attempt leaves no file.
         self._admit(opening, seal)
         changelog = await self._written(attempt, seal)
         # No await below, so lease, ownership, epoch and commit are still valid at the seal.
         subtask, mark = self._admit(opening, seal)
         digest = broadcast_digest(overlay, subtask.states)
-        mark = replace(mark, changelog=changelog, broadcast_digest=digest)
+        mark = replace(mark, changelog=changelog, broadcast_digest=digest, next_timers=next_timers)
         marks = subtask.seals.get(batch_id, [])
         subtask.store.seal(batch_id, overlay, mark.token)
         conflict = _conflict(subtask, batch_id, marks, mark)
@@ -247,6 +252,13 @@ class _Attempt:
     sums: BlockSums = field(default_factory=BlockSums)
     held_bytes: int = 0
     """Bytes counted against `max_staged_bytes` until the stream ends."""
+
+
+def _built(attempt: _Attempt, subtask: OwnedSubtask) -> tuple[Overlay, NextTimers | None]:
+    """The attempt's overlay, and the timers that are pending after it."""
+    overlay = attempt.builder.build()
+    timers = timer_state(list(subtask.states.values()))
+    return overlay, timers_after(subtask.store, timers, overlay)
 
 
 def _conflict(

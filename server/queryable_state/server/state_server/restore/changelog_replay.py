@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from queryable_state.server.state_server.restore.stored_files import (
     BrokenFilesError,
     raise_first_or_all_broken,
 )
+from queryable_state.server.state_server.stores.due_timers import timers_after
 from queryable_state.server.state_server.stores.owned_subtask import SealMark
 from queryable_state.server.storage.overlay import OverlayBuilder
 from queryable_state.wire.changelog import Changelog, read_changelog
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.stores.owned_subtask import SubtaskId
     from queryable_state.server.storage.overlay import Overlay
     from queryable_state.server.storage.store import StateStore
+    from queryable_state.server.storage.time_index import NextTimers
 
     Batch = list[tuple[ChangelogFile, Changelog]]
 
@@ -54,7 +57,10 @@ class ChangelogReplay:
         lists: OperatorLists,
         files: JobFiles,
         threads: ThreadPool,
+        *,
+        timers: int | None,
     ) -> None:
+        """`timers` is the operator's state of timers; None: it has none."""
         self.read_bytes = 0
         """Bytes of the files read."""
         self.staged_offsets = b""
@@ -64,6 +70,7 @@ class ChangelogReplay:
         self._lists = lists
         self._files = files
         self._threads = threads
+        self._timers = timers
         self._range = key_group_range(
             subtask_id.subtask, subtask_id.parallelism, subtask_id.max_parallelism
         )
@@ -115,14 +122,14 @@ class ChangelogReplay:
                 retry_after_ms=_RETRY_MS,
             ) from failure
         token = max((file.token.run_epoch, file.token.task_attempt) for file in wanted)
-        overlay = await self._threads.run(self._staged_overlay, batch)
+        overlay, next_timers = await self._threads.run(self._staged_overlay, batch)
         self._store.seal(batch_id, overlay, token)
         self.staged_offsets = batch[0][1].offsets_digest
         mine = [each for each in batch if self._overlaps(each[0])]
         if [self._written_range(file) for file, _ in mine] != [self._range]:
             return None
         [(file, changelog)] = mine
-        return SealMark.of(changelog.seal, file)
+        return replace(SealMark.of(changelog.seal, file), next_timers=next_timers)
 
     async def _read(self, files: Sequence[ChangelogFile]) -> Batch:
         results = await asyncio.gather(
@@ -166,7 +173,8 @@ class ChangelogReplay:
         self._store.load(max(version, self._store.committed_version), OverlayBuilder().build())
         self._store.load_operator_states(self._lists.of(self._id.subtask))
 
-    def _staged_overlay(self, batch: Batch) -> Overlay:
+    def _staged_overlay(self, batch: Batch) -> tuple[Overlay, NextTimers | None]:
+        """The overlay of a batch, and the timers that are pending after it."""
         builder = OverlayBuilder()
         self._add_records(builder, batch)
         lists = self._lists.copy()
@@ -178,7 +186,7 @@ class ChangelogReplay:
                     builder.set_operator_state(state_id, elements)
         overlay = builder.build()
         self._make_room(overlay)
-        return overlay
+        return overlay, timers_after(self._store, self._timers, overlay)
 
     def _overlaps(self, file: ChangelogFile) -> bool:
         """True if the file has key groups of this subtask, not only operator state."""

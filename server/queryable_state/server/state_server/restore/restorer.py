@@ -16,6 +16,7 @@ from queryable_state.server.state_server.restore.stored_files import (
     StoredFiles,
     describe,
 )
+from queryable_state.server.state_server.stores.due_timers import timer_state
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 from queryable_state.wire.errors import CheckpointError
 
@@ -114,7 +115,9 @@ class Restorer:
             broken: list[coordinator_pb2.BrokenFile] = []
             store, lists, source = await self._start(subtask_id, plan, files, stored, broken)
             try:
-                replay = ChangelogReplay(subtask_id, store, lists, files, self._threads)
+                replay = ChangelogReplay(
+                    subtask_id, store, lists, files, self._threads, timers=timer_state(plan.states)
+                )
                 after = NOTHING_COMMITTED if source is None else source.version
                 try:
                     await replay.apply(plan.changelogs, after, batch_id - 1)

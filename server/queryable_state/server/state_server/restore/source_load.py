@@ -13,6 +13,7 @@ from queryable_state.server.state_server.restore.stored_files import (
     raise_first_or_all_broken,
 )
 from queryable_state.server.storage.store import NOTHING_COMMITTED
+from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import CorruptDataError
 from queryable_state.wire.keys.key_groups import key_group_range
 
@@ -110,8 +111,8 @@ class SourceLoad:
         return store
 
     def _add_states(self, store: StateStore) -> None:
-        for state_id in self._states:
-            store.add_state(state_id)
+        for state_id, state in self._states.items():
+            store.add_state(state_id, timers=state.kind == registration_pb2.TIMER)
 
     def _fill(self, source: RestoreSource, placed: Placed) -> StateStore:
         ids = _here(source)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1 import changes_pb2, checkpoint_pb2
     from queryable_state.server.storage.overlay import Overlay
     from queryable_state.server.storage.store import StateStore, Token
+    from queryable_state.server.storage.time_index import NextTimers
     from queryable_state.v1 import registration_pb2
 
 
@@ -74,6 +75,8 @@ class SealMark:
     """The durable changelog of the seal; None if the job is not durable."""
     broadcast_digest: int = field(default=0, compare=False)
     """Digest of the broadcast states that the seal changed; 0: none."""
+    next_timers: NextTimers | None = field(default=None, compare=False)
+    """The timers that are pending after the batch; None: the operator has no timers."""
 
     @classmethod
     def of(
@@ -225,6 +228,7 @@ class OwnedSubtask:
             self.store.discard_staged()
 
     def _sealed(self, batch_id: int, seals: list[SealMark]) -> backend_pb2.SealedSubtask:
+        timers = seals[-1].next_timers
         return backend_pb2.SealedSubtask(
             operator_uid=self.id.operator_uid,
             subtask=self.id.subtask,
@@ -233,4 +237,5 @@ class OwnedSubtask:
             row_count=seals[-1].row_count,
             changelog=seals[-1].changelog,
             broadcast_digest=seals[-1].broadcast_digest,
+            next_timers=None if timers is None else backend_pb2.NextTimers(**timers._asdict()),
         )

@@ -13,6 +13,8 @@ from queryable_state.server.storage.overlay import StateOverlay
 from queryable_state.server.storage.record_source import RecordSource
 from queryable_state.server.storage.refusals import unknown_state
 from queryable_state.server.storage.store import NOTHING_COMMITTED
+from queryable_state.server.storage.time_index import index_changes, index_id
+from queryable_state.wire.keys.timer_keys import index_key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,19 +36,30 @@ class HeapBase(StateBase):
     def add_state(self, state_id: int) -> None:
         self._states[state_id] = HeapRecords()
 
+    def add_time_index(self, state_id: int) -> None:
+        if index_id(state_id) not in self._states:
+            self._states[index_id(state_id)] = self._states[state_id].time_index()
+
     def source(self, state_id: int) -> HeapRecords:
         return self._states[state_id]
 
     def state_ids(self) -> Collection[int]:
-        return self._states.keys()
+        return [state_id for state_id in self._states if state_id >= 0]
 
     def bulk_load(self) -> HeapLoad:
         return HeapLoad(self._states)
 
     def preserve(self, state_ids: Collection[int]) -> HeapImage:
-        return HeapImage(state_ids)
+        return HeapImage([*state_ids, *map(index_id, state_ids)])
 
     def apply(
+        self, state_id: int, changes: Mapping[bytes, bytes | None], image: BaseImage | None
+    ) -> None:
+        self._write(state_id, changes, image)
+        if index_id(state_id) in self._states:
+            self._write(index_id(state_id), index_changes(changes), image)
+
+    def _write(
         self, state_id: int, changes: Mapping[bytes, bytes | None], image: BaseImage | None
     ) -> None:
         undo = image.of(state_id) if isinstance(image, HeapImage) else None
@@ -72,11 +85,15 @@ class HeapRecords(RecordSource):
     A read of single records takes no lock; an ordered read and a write exclude each other.
     """
 
-    def __init__(self) -> None:
-        self.records: dict[bytes, bytes] = {}
-        self.size_bytes = 0
-        self._keys = SortedKeys()
+    def __init__(self, records: dict[bytes, bytes] | None = None) -> None:
+        self.records = {} if records is None else records
+        self.size_bytes = sum(map(len, self.records)) + sum(map(len, self.records.values()))
+        self._keys = SortedKeys(self.records)
         self._lock = Lock()
+
+    def time_index(self) -> HeapRecords:
+        """The time-ordered index of these records, which are timers."""
+        return HeapRecords({index_key_of(key): value for key, value in self.records.items()})
 
     def reader(self) -> Callable[[bytes], bytes | None]:
         return self.records.get
@@ -118,9 +135,9 @@ class HeapRecords(RecordSource):
 
 
 class HeapLoad(BulkLoad):
-    """A bulk load straight into the dictionaries."""
+    """A bulk load straight into the dictionaries; the indexes are made at its end."""
 
-    def __init__(self, states: Mapping[int, HeapRecords]) -> None:
+    def __init__(self, states: dict[int, HeapRecords]) -> None:
         self._states = states
 
     def _put_sorted(
@@ -133,7 +150,8 @@ class HeapLoad(BulkLoad):
         state.extend(keys, records)
 
     def finish(self) -> None:
-        pass
+        for state_id in [~index for index in self._states if index < 0]:
+            self._states[index_id(state_id)] = self._states[state_id].time_index()
 
     def abandon(self) -> None:
         pass

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.storage.layered import layer_stack
-from queryable_state.server.storage.refusals import unknown_state
+from queryable_state.server.storage.key_order import key_after
+from queryable_state.server.storage.layered import layer_stack, timer_reads
+from queryable_state.server.storage.refusals import no_time_index, unknown_state
 from queryable_state.server.storage.store import StateView
+from queryable_state.server.storage.time_index import by_time, due_bounds, index_id
 from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
@@ -73,6 +75,20 @@ class StackView(StateView):
             records, place = self._chunk(state_id, place, end)
             yield from records
 
+    def due(
+        self,
+        state_id: int,
+        processing_time_ms: int,
+        event_time_ms: int | None = None,
+        after: bytes = b"",
+    ) -> Iterator[bytes]:
+        after = key_after(after) if after else after
+        for start, end in due_bounds(processing_time_ms, event_time_ms, after):
+            place: bytes | None = start
+            while place is not None:
+                timers, place = self._due_chunk(state_id, place, end)
+                yield from timers
+
     def operator_state(self, state_id: int) -> list[bytes]:
         with self._bulk_lock:
             self._resolve(state_id)
@@ -98,14 +114,33 @@ class StackView(StateView):
             layers, source = self._resolve(state_id)
             return layer_stack.chunk(layers, source, start, end, layer_stack.CHUNK_RECORDS)
 
+    def _due_chunk(
+        self, state_id: int, start: bytes, end: bytes
+    ) -> tuple[list[bytes], bytes | None]:
+        """Reads one step of due timers, as `_chunk`."""
+        with self._bulk_lock:
+            generation = self._opened()
+            try:
+                undo, index = generation.resolve(self._base, index_id(state_id))
+            except KeyError:
+                raise no_time_index(state_id) from None
+            layers = list(map(by_time, self._layers(state_id)))
+            return timer_reads.chunk(layers, undo, index, start, end)
+
     def _resolve(self, state_id: int) -> tuple[list[StateOverlay], RecordSource]:
-        if self._generation is None:
-            raise RetryLaterError(f"the view of version {self.version} is closed: open another one")
-        layers = [
-            overlay.states[state_id] for overlay in self._overlays if state_id in overlay.states
-        ]
+        generation = self._opened()
         try:
-            undo, source = self._generation.resolve(self._base, state_id)
+            undo, source = generation.resolve(self._base, state_id)
         except KeyError:
             raise unknown_state(state_id) from None
-        return layers + undo, source
+        return self._layers(state_id) + undo, source
+
+    def _layers(self, state_id: int) -> list[StateOverlay]:
+        return [
+            overlay.states[state_id] for overlay in self._overlays if state_id in overlay.states
+        ]
+
+    def _opened(self) -> CompactionGeneration:
+        if self._generation is None:
+            raise RetryLaterError(f"the view of version {self.version} is closed: open another one")
+        return self._generation

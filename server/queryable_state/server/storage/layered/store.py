@@ -12,10 +12,12 @@ from queryable_state.server.storage.layered.canonical_snapshot import CanonicalS
 from queryable_state.server.storage.layered.compaction import Compaction
 from queryable_state.server.storage.layered.compaction_generation import CompactionGeneration
 from queryable_state.server.storage.layered.stack_view import StackView
+from queryable_state.server.storage.layered.timer_reads import first_timers
 from queryable_state.server.storage.layered.versions import Versions
 from queryable_state.server.storage.overlay import overlay_size
-from queryable_state.server.storage.refusals import store_closed, unknown_state
+from queryable_state.server.storage.refusals import no_time_index, store_closed, unknown_state
 from queryable_state.server.storage.store import NOTHING_COMMITTED, StateStore, Token
+from queryable_state.server.storage.time_index import NextTimers, by_time, index_id
 from queryable_state.wire.errors import (
     InvalidRequestError,
     Reason,
@@ -82,12 +84,26 @@ class LayeredStore(StateStore):
     def overlay_bytes(self) -> int:
         return self.staged_bytes + sum(each.overlay.size_bytes for each in self._versions.sealed)
 
-    def add_state(self, state_id: int) -> None:
+    def add_state(self, state_id: int, *, timers: bool = False) -> None:
         with self._bulk_lock:
             self._check_open()
             if state_id not in self._state_ids:
                 self._base.add_state(state_id)
                 self._state_ids |= {state_id}
+            if timers:
+                self._base.add_time_index(state_id)
+
+    def next_timers(self, state_id: int, overlay: Overlay | None = None) -> NextTimers:
+        with self._bulk_lock:
+            self._check_open()
+            layers = self._versions.committed_readers.layers(state_id)
+            if overlay is not None and state_id in overlay.states:
+                layers.insert(0, overlay.states[state_id])
+            try:
+                index = self._base.source(index_id(state_id))
+            except KeyError:
+                raise no_time_index(state_id) from None
+            return NextTimers.of(first_timers(list(map(by_time, layers)), index))
 
     def seal(self, version: int, overlay: Overlay, token: Token) -> None:
         self._check_open()

@@ -13,7 +13,7 @@ from queryable_state.server.storage.rocksdb.errors import translating, writing_f
 from queryable_state.server.storage.rocksdb.options import database_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from queryable_state.server.storage.rocksdb.records import RocksDBRecords
@@ -27,9 +27,15 @@ class RocksDBLoad(BulkLoad):
     """
 
     def __init__(
-        self, states: Mapping[int, RocksDBRecords], scratch: Path, settings: RocksDBSettings
+        self,
+        states: Mapping[int, RocksDBRecords],
+        load_index: Callable[[int, list[bytes]], None],
+        scratch: Path,
+        settings: RocksDBSettings,
     ) -> None:
+        """`load_index` adds loaded keys to the time-ordered index of their state, if it has one."""
         self._states = states
+        self._load_index = load_index
         self._scratch = scratch
         self._settings = settings
         self._tables: dict[int, _Table] = {}
@@ -52,6 +58,7 @@ class RocksDBLoad(BulkLoad):
             table = self._tables[state_id] = self._new_table()
         with translating(f"load state {state_id}"):
             table.add(records)
+        self._load_index(state_id, keys)
 
     def finish(self) -> None:
         for state_id in list(self._tables):

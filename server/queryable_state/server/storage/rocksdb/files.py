@@ -16,6 +16,7 @@ from queryable_state.server.storage.rocksdb.errors import reading_files, writing
 from queryable_state.server.storage.rocksdb.options import database_options
 from queryable_state.server.storage.rocksdb.records import IteratedRecords
 from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
+from queryable_state.server.storage.rocksdb.time_index import is_index_family
 from queryable_state.server.storage.snapshot import LocalFile
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _read(
     options = database_options(RocksDBSettings(), new=False)
     with reading_files(directory):
         names = [name for name in Rdict.list_cf(str(directory), options) if name != DEFAULT_FAMILY]
-        stored = sorted(map(int, names))
+        stored = sorted(int(name) for name in names if not is_index_family(name))
         database = Rdict(
             str(directory),
             options,

@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from rocksdict import Checkpoint, Rdict, WriteBatch
 
-from queryable_state.internal.v1.checkpoint_pb2 import SnapshotFormat
 from queryable_state.server.storage.base import BaseImage, StateBase
+from queryable_state.server.storage.key_order import key_after
 from queryable_state.server.storage.layered.store import LayeredStore
 from queryable_state.server.storage.rocksdb.bulk_load import RocksDBLoad
-from queryable_state.server.storage.rocksdb.errors import reading_files, translating, writing_files
-from queryable_state.server.storage.rocksdb.files import (
-    DEFAULT_FAMILY,
-    local_files,
-    place_files,
-    read_rocksdb_files,
-)
+from queryable_state.server.storage.rocksdb.errors import reading_files, translating
+from queryable_state.server.storage.rocksdb.files import DEFAULT_FAMILY, place_files
+from queryable_state.server.storage.rocksdb.native_snapshot import NativeSnapshot
 from queryable_state.server.storage.rocksdb.options import database_options, write_options
 from queryable_state.server.storage.rocksdb.records import (
     IteratedRecords,
@@ -25,64 +21,24 @@ from queryable_state.server.storage.rocksdb.records import (
 )
 from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
 from queryable_state.server.storage.rocksdb.store_directory import StoreDirectory
-from queryable_state.server.storage.snapshot import LocalFile, StateRecords, StoreSnapshot
+from queryable_state.server.storage.rocksdb.time_index import (
+    RocksDBTimeIndex,
+    index_family,
+    is_index_family,
+    state_of,
+)
 from queryable_state.server.storage.store import NOTHING_COMMITTED
+from queryable_state.server.storage.time_index import index_changes, index_id
+from queryable_state.wire.keys.timer_keys import index_key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-
-_ALL_KEY_GROUPS = (0, 0xFFFF)
-
-
-class NativeSnapshot(StoreSnapshot):
-    """A snapshot as a directory of RocksDB files, which belongs to the caller."""
-
-    format = SnapshotFormat.ROCKSDB
-
-    def __init__(
-        self,
-        version: int,
-        directory: Path,
-        operator_states: Mapping[int, tuple[bytes, ...]],
-        sizes: Sequence[StateRecords],
-    ) -> None:
-        self.version = version
-        self.directory = directory
-        self._operator_states = operator_states
-        self._sizes = sizes
-        with writing_files(directory):
-            _remove_unneeded_files(directory)
-
-    def state_ids(self) -> list[int]:
-        return [size.state_id for size in self._sizes]
-
-    def records(self, state_id: int) -> Iterator[tuple[bytes, bytes]]:
-        files = {file.name: file.path for file in self.files()}
-        for _, records in read_rocksdb_files(
-            files, self.directory.parent, *_ALL_KEY_GROUPS, state_ids=(state_id,)
-        ):
-            yield from records
-
-    def files(self) -> list[LocalFile]:
-        return local_files(self.directory)
-
-    def operator_states(self) -> Mapping[int, tuple[bytes, ...]]:
-        return self._operator_states
-
-    def sizes(self) -> list[StateRecords]:
-        return list(self._sizes)
-
-    def close(self) -> None:
-        pass
+    from rocksdict import ColumnFamily
 
 
-def _remove_unneeded_files(directory: Path) -> None:
-    """Removes option files (options are passed on opening) and the unused write-ahead log."""
-    for path in directory.iterdir():
-        if path.name.startswith("OPTIONS-") or path.suffix == ".log":
-            path.unlink()
+_INDEXED_RECORDS = 1024
 
 
 class RocksDBStateStore(LayeredStore):
@@ -127,7 +83,10 @@ class RocksDBStateStore(LayeredStore):
 
 
 class RocksDBBase(StateBase):
-    """One database. It never drops a column family: a late write to a dropped one corrupts it."""
+    """One database: a column family for each state, and one for each time-ordered index.
+
+    It never drops a column family: a late write to a dropped one corrupts it.
+    """
 
     has_files: ClassVar[bool] = True
 
@@ -137,6 +96,7 @@ class RocksDBBase(StateBase):
         self._settings = settings
         self._write_options = write_options()
         self._states: dict[int, RocksDBRecords] = {}
+        self._indexes: dict[int, RocksDBTimeIndex] = {}
         self._directory = StoreDirectory(path)
         try:
             if files is None:
@@ -156,37 +116,54 @@ class RocksDBBase(StateBase):
         options = database_options(self._settings, new=False)
         with reading_files(path):
             names = [name for name in Rdict.list_cf(str(path), options) if name != DEFAULT_FAMILY]
-            state_ids = dict(zip(map(int, names), names, strict=True))
+            states = {name: int(name) for name in names if not is_index_family(name)}
+            indexed = {name: state_of(name) for name in names if is_index_family(name)}
             self._database = Rdict(
                 str(path), options, column_families=dict.fromkeys(names, options)
             )
         try:
-            for state_id, name in state_ids.items():
-                self._register_family(state_id, self._database.get_column_family(name))
+            for name, state_id in states.items():
+                self._states[state_id] = RocksDBRecords(*self._family(name))
+            for name, state_id in indexed.items():
+                self._indexes[state_id] = RocksDBTimeIndex(*self._family(name))
         except BaseException:
             self._close_database()
             raise
 
-    def _register_family(self, state_id: int, family: Rdict) -> None:
-        handle = self._database.get_column_family_handle(str(state_id))
-        self._states[state_id] = RocksDBRecords(family, handle)
+    def _family(self, name: str) -> tuple[Rdict, ColumnFamily]:
+        database = self._database
+        return database.get_column_family(name), database.get_column_family_handle(name)
+
+    def _new_family(self, name: str) -> tuple[Rdict, ColumnFamily]:
+        family = self._database.create_column_family(name, database_options(self._settings))
+        return family, self._database.get_column_family_handle(name)
 
     def state_ids(self) -> Collection[int]:
         return self._states.keys()
 
     def add_state(self, state_id: int) -> None:
-        name = str(state_id)
         with translating(f"create state {state_id}"):
-            self._register_family(
-                state_id,
-                self._database.create_column_family(name, database_options(self._settings)),
-            )
+            self._states[state_id] = RocksDBRecords(*self._new_family(str(state_id)))
+
+    def add_time_index(self, state_id: int) -> None:
+        if state_id in self._indexes:
+            return
+        records = self._states[state_id]
+        with translating(f"create the timers of state {state_id}"):
+            index = RocksDBTimeIndex(*self._new_family(index_family(state_id)))
+        start: bytes | None = b""
+        while start is not None:
+            found = records.chunk(start, None, _INDEXED_RECORDS)
+            self._write([(index, index_changes(dict(found)))])
+            start = key_after(found[-1][0]) if len(found) == _INDEXED_RECORDS else None
+        self._indexes[state_id] = index
 
     def source(self, state_id: int) -> RocksDBRecords:
-        return self._states[state_id]
+        return self._states[state_id] if state_id >= 0 else self._indexes[index_id(state_id)]
 
     def preserve(self, state_ids: Collection[int]) -> RocksDBImage:
-        families = {state_id: self._states[state_id].family for state_id in state_ids}
+        preserved = [*state_ids, *(index_id(each) for each in state_ids if each in self._indexes)]
+        families = {state_id: self.source(state_id).family for state_id in preserved}
         with translating("keep an older version"):
             return RocksDBImage(
                 {state_id: IteratedRecords(family.iter()) for state_id, family in families.items()}
@@ -195,24 +172,50 @@ class RocksDBBase(StateBase):
     def apply(
         self, state_id: int, changes: Mapping[bytes, bytes | None], image: BaseImage | None
     ) -> None:
-        state = self._states[state_id]
+        writes: list[tuple[RocksDBRecords, Mapping[bytes, bytes | None]]]
+        writes = [(self._states[state_id], changes)]
+        if state_id in self._indexes:
+            writes.append((self._indexes[state_id], index_changes(changes)))
         with translating(f"write state {state_id}"):
-            batch = WriteBatch(raw_mode=True)
-            batch.set_default_column_family(state.handle)
+            self._write(writes)
+
+    def _write(self, writes: Sequence[tuple[RocksDBRecords, Mapping[bytes, bytes | None]]]) -> None:
+        """Writes to several families in one step."""
+        batch = WriteBatch(raw_mode=True)
+        for records, changes in writes:
+            batch.set_default_column_family(records.handle)
             for key, value in changes.items():
                 if value is None:
                     batch.delete(key)
                 else:
                     batch.put(key, value)
-            self._database.write(batch, self._write_options)
+        self._database.write(batch, self._write_options)
+        for records, changes in writes:
+            if isinstance(records, RocksDBTimeIndex):
+                records.written(changes)
 
     def bulk_load(self) -> RocksDBLoad:
-        return RocksDBLoad(self._states, self._directory.scratch_path, self._settings)
+        return RocksDBLoad(
+            self._states, self._load_index, self._directory.scratch_path, self._settings
+        )
+
+    def _load_index(self, state_id: int, keys: Sequence[bytes]) -> None:
+        """Adds loaded records to the index of their state, if it has one.
+
+        Not by table files: the keys of one load are in the order of the records.
+        """
+        index = self._indexes.get(state_id)
+        if index is None:
+            return
+        for first in range(0, len(keys), _INDEXED_RECORDS):
+            chunk = keys[first : first + _INDEXED_RECORDS]
+            with translating(f"load the timers of state {state_id}"):
+                self._write([(index, dict.fromkeys(map(index_key_of, chunk), b""))])
 
     def flush(self) -> None:
         with translating("flush"):
-            for state in list(self._states.values()):
-                state.family.flush(True)
+            for records in (*self._states.values(), *self._indexes.values()):
+                records.family.flush(True)
 
     def native_snapshot(
         self,
@@ -242,9 +245,10 @@ class RocksDBBase(StateBase):
         # The database keeps its lock while any handle exists, and readers hold bound methods
         # of families: closing a family invalidates them.
         with translating("close"):
-            for state in self._states.values():
-                state.family.close()
+            for records in (*self._states.values(), *self._indexes.values()):
+                records.family.close()
             self._states.clear()
+            self._indexes.clear()
             self._database.close()
 
     def destroy(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from queryable_state.streaming.operator_state.broadcast_functions import (
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         TaskBroadcastState,
     )
     from queryable_state.streaming.runtime.states.task_states import TaskStates
+    from queryable_state.streaming.stateless.timers import TimerService
 
 
 class _Clocks(BaseContext):
@@ -43,15 +45,27 @@ class KeyedElementContext(_Clocks, KeyedBroadcastReadOnlyContext):
     """Context of the elements of the stream that is not broadcast."""
 
     def __init__(
-        self, owned: TaskStates, time: CurrentTime, views: Mapping[str, ReadOnlyBroadcastView]
+        self,
+        owned: TaskStates,
+        time: CurrentTime,
+        views: Mapping[str, ReadOnlyBroadcastView],
+        timers: TimerService,
+        *,
+        pickled_keys: bool,
     ) -> None:
         super().__init__(owned, time)
         self._views = views
+        self._timers = timers
         self._keys = owned.keys.keys
         self._current_key = owned.current_key
+        self._pickled_keys = pickled_keys
 
     def get_current_key(self) -> Any:
-        return self._keys[self._current_key.slot]
+        key = self._keys[self._current_key.slot]
+        return pickle.loads(key) if self._pickled_keys else key  # noqa: S301 - the job's own
+
+    def timer_service(self) -> TimerService:
+        return self._timers
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastView:
         try:

@@ -15,14 +15,10 @@ from queryable_state.streaming.runtime.operator_states.broadcast_contexts import
 )
 from queryable_state.streaming.runtime.operator_states.broadcast_state import ReadOnlyBroadcastView
 from queryable_state.streaming.runtime.operator_states.keyed_iteration import visit_keys
-from queryable_state.streaming.runtime.operators.function_run import (
-    FunctionRun,
-    element_reader,
-    outputs_of,
-)
-from queryable_state.streaming.runtime.operators.operator_run import MAIN
+from queryable_state.streaming.runtime.operators.function_run import element_reader, outputs_of
+from queryable_state.streaming.runtime.timers.timed_run import TimedRun
+from queryable_state.streaming.runtime.timers.timer_context import BroadcastTimerContext
 from queryable_state.streaming.runtime.user_code import at_place, described, shown
-from queryable_state.streaming.stateless.output_tag import OutputTag
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 
-class BroadcastRun(FunctionRun):
+class BroadcastRun(TimedRun):
     """Runs a broadcast process function, keyed or not.
 
     If the function has no keys, key columns of its input only distribute the rows.
@@ -71,12 +67,25 @@ class BroadcastRun(FunctionRun):
     def begin(self) -> None:
         super().begin()
         owned = self.owned
-        views = {
+        self._views = {
             name: ReadOnlyBroadcastView(state) for name, state in self._broadcast_states.items()
         }
-        self._element_context = KeyedElementContext(owned, self._time, views)
+        self._service = self._timer_service()
+        self._element_context = KeyedElementContext(
+            owned, self._time, self._views, self._service, pickled_keys=self.spec.pickled_keys
+        )
         self._broadcast_context = BroadcastElementContext(
             owned, self._time, self._broadcast_states, self._apply_to_keyed_state
+        )
+
+    def _timer_context(self) -> BroadcastTimerContext:
+        return BroadcastTimerContext(
+            self._current_timer,
+            self.owned,
+            self._time,
+            self._views,
+            self._service,
+            pickled_keys=self.spec.pickled_keys,
         )
 
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
@@ -110,11 +119,7 @@ class BroadcastRun(FunctionRun):
                     f"{self.where}: {process.__name__} failed for {shown(element)}: "
                     f"{described(error)}"
                 ) from error
-            if OutputTag.exists:
-                self._sides.take(outputs, emitted)
-                yield from self._sides.batches(only_full=True)
-            for output in outputs.full_batches():
-                yield MAIN, output
+            yield from self._emitted(emitted)
 
     def _apply_to_keyed_state(
         self,

@@ -166,8 +166,7 @@ class ElementContext(Context):
         self,
         current_key: CurrentKey,
         keys: KeyTable,
-        batch_timestamp_ms: int,
-        watermark_ms: int,
+        timers: TimerService,
         time: CurrentTime,
         *,
         pickled_keys: bool = False,
@@ -175,7 +174,7 @@ class ElementContext(Context):
         self._current_key = current_key
         self._keys = keys.keys
         self._time = time
-        self._clocks = BatchClocks(batch_timestamp_ms, watermark_ms)
+        self._timers = timers
         self._pickled_keys = pickled_keys
 
     def get_current_key(self) -> Any:
@@ -186,10 +185,10 @@ class ElementContext(Context):
         return self._time.ms
 
     def current_watermark(self) -> int:
-        return self._clocks.current_watermark()
+        return self._timers.current_watermark()
 
     def timer_service(self) -> TimerService:
-        return self._clocks
+        return self._timers
 
 
 class BatchClocks(TimerService):

@@ -28,9 +28,11 @@ from queryable_state.streaming.runtime.operators.operators import (
     UnkeyedStep,
 )
 from queryable_state.streaming.runtime.stateless.element_context import StatelessContext
+from queryable_state.streaming.runtime.timers.timer_descriptor import TimerDescriptor
 from queryable_state.streaming.runtime.vectorised.batch_context import DeclaringBatchContext
 from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.streaming.runtime.windows.window_states import WindowStates
+from queryable_state.streaming.stateless.timers import has_timers
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
@@ -91,7 +93,8 @@ def _declared_by_function(operator: _RowFunction) -> list[StateDescriptor]:
     if isinstance(operator, KeyedBroadcastProcess | BroadcastProcess):
         broadcast = map(BroadcastStateDescriptor.of, operator.descriptors)
         operator_states = [*broadcast, *operator_states]
-    return [*context.descriptors, *operator_states]
+    timers = [TimerDescriptor()] if is_keyed and has_timers(operator.function) else []
+    return [*context.descriptors, *operator_states, *timers]
 
 
 def driver_declared_states(operator: Operator, name: str) -> list[StateDescriptor] | None:

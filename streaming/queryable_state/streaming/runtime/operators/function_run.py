@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.cached_state import CachedState
     from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
+    from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
 
 
 _NO_ITERABLES_OF_OUTPUTS = frozenset((str, bytes, dict))
@@ -140,6 +141,8 @@ class FunctionRun(RowRun):
             batch_id=task.batch_id,
             where=self.where,
         )
+        self._timers: TaskTimers | None = None
+        """The timers of the function; None: it has none."""
         self._time = CurrentTime()
         self._outputs = Outputs(
             spec.output_type, spec.settings.output_rows, self.where, timed=spec.emits_event_time
@@ -154,6 +157,7 @@ class FunctionRun(RowRun):
             self._access,
             self._context.states.values(),
             self._operator_states.states.values(),
+            self._timers,
         )
         if isinstance(user_function(self._opened), CheckpointedFunction | ListCheckpointed):
             self._expected = ExpectedStates.of(self._task.run_id, self.spec)
@@ -220,13 +224,17 @@ class FunctionRun(RowRun):
                 raise
             except Exception as error:
                 raise self._user_error(error, process.__name__, element) from error
-            if OutputTag.exists:
-                self._sides.take(outputs, emitted)
-                yield from self._sides.batches(only_full=True)
-            for rows in outputs.full_batches():
-                yield MAIN, rows
+            yield from self._emitted(emitted)
         for state in self._context.states.values():
             state.leave()
+
+    def _emitted(self, start: int) -> Iterator[Output]:
+        """Full batches of the outputs; takes the side outputs out of those from this index on."""
+        if OutputTag.exists:
+            self._sides.take(self._outputs, start)
+            yield from self._sides.batches(only_full=True)
+        for rows in self._outputs.full_batches():
+            yield MAIN, rows
 
 
 def outputs_of(result: Any) -> Iterable[Any]:

@@ -12,6 +12,7 @@ from queryable_state.streaming.operator_state.checkpointed import HOOKS
 from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate
 from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
+from queryable_state.streaming.stateless.timers import TimedFunction
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.stateless.steps import Step
     from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 
+_KEYED_HOOKS = {**HOOKS, "on_timer": (TimedFunction,)}
+"""The hooks of an operator whose function may have timers."""
+
 
 @dataclass(frozen=True)
 class KeyedProcess:
@@ -37,7 +41,7 @@ class KeyedProcess:
     function: KeyedProcessFunction
 
     def __post_init__(self) -> None:
-        refuse_uncalled_hooks(self.function, HOOKS)
+        refuse_uncalled_hooks(self.function, _KEYED_HOOKS)
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class KeyedBroadcastProcess:
     """Descriptors of the broadcast states."""
 
     def __post_init__(self) -> None:
-        refuse_uncalled_hooks(self.function, HOOKS)
+        refuse_uncalled_hooks(self.function, _KEYED_HOOKS)
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class KeyedCoProcess:
     function: KeyedCoProcessFunction
 
     def __post_init__(self) -> None:
-        refuse_uncalled_hooks(self.function, HOOKS)
+        refuse_uncalled_hooks(self.function, _KEYED_HOOKS)
 
 
 @dataclass(frozen=True)
@@ -169,6 +173,9 @@ def with_renamed_fields(operator: Operator, renamed: Mapping[str, str]) -> Opera
         case Reduce() | ReducingSink() | LatestValueSink():
             operator.descriptor.set_renamed_fields(renamed)
             return operator
+        case WindowOperator():
+            operator.contents.set_renamed_fields(renamed)
+            return operator
     raise _has_descriptors("set_renamed_fields")
 
 
@@ -181,6 +188,9 @@ def with_dropped_fields(operator: Operator, dropped: Iterable[str]) -> Operator:
             return changed
         case Reduce() | ReducingSink() | LatestValueSink():
             operator.descriptor.set_dropped_fields(dropped)
+            return operator
+        case WindowOperator():
+            operator.contents.set_dropped_fields(dropped)
             return operator
     raise _has_descriptors("set_dropped_fields")
 

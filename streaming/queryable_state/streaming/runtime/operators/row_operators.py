@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.runtime.columns.event_time import timestamps
 from queryable_state.streaming.runtime.operators.context import ElementContext, new_state
-from queryable_state.streaming.runtime.operators.function_run import (
-    FunctionRun,
-    RowRun,
-    element_reader,
-)
+from queryable_state.streaming.runtime.operators.function_run import RowRun, element_reader
 from queryable_state.streaming.runtime.operators.operator_run import MAIN
 from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.states.value_states import CachedReducing
+from queryable_state.streaming.runtime.timers.timed_run import TimedRun
+from queryable_state.streaming.runtime.timers.timer_context import KeyedTimerContext
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 
-class ProcessRun(FunctionRun):
+class ProcessRun(TimedRun):
     """Runs a process function over the elements: `hooks` has its method for each input."""
 
     def __init__(
@@ -46,12 +44,20 @@ class ProcessRun(FunctionRun):
 
     def begin(self) -> None:
         super().begin()
-        owned = self.owned
         self._element_context = ElementContext(
-            owned.current_key,
-            owned.keys,
-            owned.batch_timestamp_ms,
-            owned.watermark_ms,
+            self.owned.current_key,
+            self.owned.keys,
+            self._timer_service(),
+            self._time,
+            pickled_keys=self.spec.pickled_keys,
+        )
+
+    def _timer_context(self) -> KeyedTimerContext:
+        return KeyedTimerContext(
+            self._current_timer,
+            self.owned.current_key,
+            self.owned.keys,
+            self._element_context.timer_service(),
             self._time,
             pickled_keys=self.spec.pickled_keys,
         )

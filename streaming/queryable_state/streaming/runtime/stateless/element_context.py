@@ -51,3 +51,23 @@ class _Clocks(TimerService):
             "use key_by(...) and a KeyedProcessFunction",
             reason=Reason.UNSUPPORTED,
         )
+
+    def register_processing_time_timer(self, timestamp: int) -> NoReturn:
+        raise _refused("register_processing_time_timer")
+
+    def register_event_time_timer(self, timestamp: int) -> NoReturn:
+        raise _refused("register_event_time_timer")
+
+    def delete_processing_time_timer(self, timestamp: int) -> NoReturn:
+        raise _refused("delete_processing_time_timer")
+
+    def delete_event_time_timer(self, timestamp: int) -> NoReturn:
+        raise _refused("delete_event_time_timer")
+
+
+def _refused(method: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"ctx.timer_service().{method}(): timers are only supported on keyed streams: use "
+        "key_by(...) and a KeyedProcessFunction with on_timer",
+        reason=Reason.UNSUPPORTED,
+    )

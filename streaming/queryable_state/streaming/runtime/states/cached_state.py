@@ -44,7 +44,7 @@ class StateContext:
     batch_id: int
     batch_timestamp_ms: int
     watermark_ms: int
-    """0: no watermark."""
+    """`NO_WATERMARK` before the first one."""
     due: DueTimers
     """The first page of due timers."""
     where: str

@@ -19,6 +19,7 @@ from queryable_state.streaming.runtime.states.state_spec import where
 from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
 from queryable_state.streaming.runtime.timers.timer_descriptor import TIMERS_NAME
 from queryable_state.streaming.runtime.windows.window_table import WindowTable
+from queryable_state.streaming.stateless.timers import NO_WATERMARK
 from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import (
@@ -87,7 +88,7 @@ class TaskStates:
         self.windows = WindowTable(self.keys)
         """The slots of windowed states."""
         self.batch_timestamp_ms = 0
-        self.watermark_ms = 0
+        self.watermark_ms = NO_WATERMARK
         self._spec = spec
         self._task = task
         self._access = access
@@ -155,7 +156,7 @@ class TaskStates:
         }
         self._token = begun.token
         self.batch_timestamp_ms = begun.batch_timestamp_ms
-        self.watermark_ms = begun.watermark_ms
+        self.watermark_ms = begun.watermark_ms or NO_WATERMARK
         self._due = begun.due
 
     def _bind(self) -> None:

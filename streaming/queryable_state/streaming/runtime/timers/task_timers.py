@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from queryable_state.internal.v1.backend_pb2 import DueQuery, StateFetch
 from queryable_state.streaming.runtime.timers.due_page import DuePage, DueTimer
 from queryable_state.streaming.runtime.timers.timer_descriptor import TimerDescriptor
+from queryable_state.streaming.stateless.timers import NO_WATERMARK
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, split_record_key
 from queryable_state.wire.keys.timer_keys import (
@@ -53,11 +54,12 @@ class TaskTimers:
         self._context = context
         self._has_namespaces = registration.HasField("namespace_type")
         self._key_codec = KeyCodec(context.key_type)
+        self._watermark_ms = None if context.watermark_ms == NO_WATERMARK else context.watermark_ms
         self._due_ends = (
             due_end(Clock.PROCESSING_TIME, context.batch_timestamp_ms),
-            # Without a watermark no event-time timer is due.
-            due_end(Clock.EVENT_TIME, context.watermark_ms) if context.watermark_ms else b"",
+            b"" if self._watermark_ms is None else due_end(Clock.EVENT_TIME, self._watermark_ms),
         )
+        """For each clock the first index key that is not due."""
 
     def register(
         self,
@@ -197,7 +199,7 @@ class TaskTimers:
         context = self._context
         query = DueQuery(
             processing_time_ms=context.batch_timestamp_ms,
-            event_time_ms=context.watermark_ms or None,
+            event_time_ms=self._watermark_ms,
             after=after,
             limit=context.settings.fetch_keys,
         )

@@ -10,7 +10,7 @@ from queryable_state.streaming.windows.assigner import MergingWindowAssigner
 from queryable_state.streaming.windows.window import MAX_LONG
 
 if TYPE_CHECKING:
-    from queryable_state.streaming.descriptors import ListStateDescriptor
+    from queryable_state.streaming.descriptors import ListStateDescriptor, ValueStateDescriptor
     from queryable_state.streaming.functions import (
         AggregatingStateDescriptor,
         ReducingStateDescriptor,
@@ -39,6 +39,8 @@ class WindowOperator:
     """For this time after its end a window takes late elements."""
     late_tag: OutputTag | None = None
     """The side output of late elements; None: they are dropped."""
+    fired: ValueStateDescriptor | None = None
+    """State of each key with the contents of its newest window that has fired; None: not kept."""
 
     @property
     def kind(self) -> WindowKind:

@@ -83,8 +83,7 @@ class WindowRun(RowRun):
         owned, states = self.owned, self._states
         clocks = {
             "processing_time_ms": owned.batch_timestamp_ms,
-            # In the protocol 0 is no watermark.
-            "watermark_ms": owned.watermark_ms or MIN_LONG,
+            "watermark_ms": owned.watermark_ms,
         }
         self._cursor = WindowCursor(owned, pickled_keys=self.spec.pickled_keys)
         self._assigner_context = AssignerContext(owned.batch_timestamp_ms, states.keyed)
@@ -205,6 +204,10 @@ class WindowRun(RowRun):
 
     def _emit(self, contents: Any) -> None:
         """Emits the outputs for the window of the cursor, with its last timestamp."""
+        if self._states.fired is not None:
+            self._states.fired.update(self._cursor.window, contents)
+        if self.spec.output_type is None:
+            return
         self._time.ms = self._cursor.window.max_timestamp()
         result = self._calls.outputs(contents)
         if result is not None:

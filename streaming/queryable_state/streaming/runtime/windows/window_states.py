@@ -16,6 +16,7 @@ from queryable_state.streaming.functions import (
 )
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.runtime.timers.timer_descriptor import TimerDescriptor
+from queryable_state.streaming.runtime.windows.fired_state import FiredState
 from queryable_state.streaming.runtime.windows.found_descriptors import found_descriptors
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
@@ -91,6 +92,7 @@ class WindowStates:
         for descriptor in found_descriptors(operator.assigner):
             state_of(keyed, descriptor)
         self.merging_set = keyed.get_map_state(MERGING_SET) if operator.is_merging else None
+        self.fired = None if operator.fired is None else FiredState(operator.fired, keyed)
         for descriptor in found_descriptors(operator.trigger):
             state_of(self.windowed, descriptor)
         # Windows that are merged have no state of the function.

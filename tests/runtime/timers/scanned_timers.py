@@ -1,4 +1,4 @@
-"""Due timers of a subtask in memory, found by a scan of all its timers."""
+"""Due timers of a subtask, found by a scan of all its timers."""
 
 from __future__ import annotations
 
