@@ -125,6 +125,13 @@ from queryable_state.streaming.streams.connected_streams import (
     KeyedConnectedStreams,
 )
 from queryable_state.streaming.ttl.state_ttl_config import StateTtlConfig
+from queryable_state.streaming.vectorised.column_aggregates import (
+    avg_of,
+    count_rows,
+    max_of,
+    min_of,
+    sum_of,
+)
 from queryable_state.streaming.vectorised.functions import (
     BatchKeys,
     BatchRuntimeContext,
@@ -281,4 +288,9 @@ __all__ = [
     "ValueState",
     "ValueStateDescriptor",
     "WatermarkStrategy",
+    "avg_of",
+    "count_rows",
+    "max_of",
+    "min_of",
+    "sum_of",
 ]

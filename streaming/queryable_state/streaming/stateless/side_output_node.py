@@ -57,6 +57,8 @@ def side_output_node(node: StreamNode, output_tag: OutputTag, name: str) -> Side
         )
     inputs = (each.columns for each in node.upstreams)
     columns = Columns.of_output(output_tag.type_info).with_timestamps_of(*inputs)
-    if isinstance(node, OperatorNode) and isinstance(node.operator, WindowOperator):
+    if isinstance(node, OperatorNode) and isinstance(
+        node.operator, WindowOperator | WindowedAggregate
+    ):
         columns = columns.with_internal_time()
     return SideOutputNode(upstream=node, index=index, columns=columns)

@@ -14,6 +14,7 @@ from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode
 from queryable_state.streaming.ordering import order_columns
 from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate, AggregateKind
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.operators.operators import (
     KeyedBatchProcess,
     LatestValueSink,
@@ -133,6 +134,29 @@ class KeyedInput:
             read = self._input(names, descriptor.type_info, self.order)
         return self._added("window-queryable-state", operator, (read,), None)
 
+    def windowed_aggregate(self, kind: str, operator: WindowedAggregate) -> OperatorNode:
+        """Adds a vectorised aggregation of windows.
+
+        Raises InvalidRequestError if two output columns have the same name.
+        """
+        fields = (*self.keys.fields, *operator.output_fields)
+        names = [field.name for field in fields]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InvalidRequestError(
+                f"{kind}: two output columns have the name {twice!r}; they are the columns of the "
+                "key, window_start, window_end and the aggregates: rename the aggregate with "
+                "aggregate_columns(name=...), or the key column"
+            )
+        sources = dict.fromkeys(each.source for each in operator.columns if each.source)
+        # The elements are needed whole only as a side output.
+        read = self.columns.names
+        if operator.late_tag is None:
+            read = tuple(sources) or self.columns.names[:1]
+        value_type = self.columns.element_type(read, kind)
+        inputs = (self._input(read, value_type, ()),)
+        return self._added(kind, operator, inputs, TypeInfo(Kind.ROW, fields=fields))
+
     def _input(
         self, names: tuple[str, ...], value_type: TypeInfo, order: tuple[OrderColumn, ...]
     ) -> OperatorInput:
@@ -152,7 +176,7 @@ class KeyedInput:
         output: TypeInfo | None,
     ) -> OperatorNode:
         columns = Columns({}) if output is None else Columns.of_output(output)
-        if output is not None and isinstance(operator, WindowOperator):
+        if output is not None and isinstance(operator, WindowOperator | WindowedAggregate):
             columns = columns.with_internal_time()
         elif output is not None and not isinstance(operator, Aggregate | KeyedBatchProcess):
             columns = columns.with_timestamps_of(*(each.upstream.columns for each in inputs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,8 @@ from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.aggregates.time_windows import TimeWindows
     from queryable_state.streaming.stateless.output_tag import OutputTag
@@ -121,6 +123,8 @@ class WindowedAggregate:
     """The side output of late elements; None: they are dropped and counted."""
     state_name: str
     queryable_name: str | None = None
+    renamed_fields: Mapping[str, str] = field(default_factory=dict)
+    dropped_fields: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError if two columns of output or state have the same name."""
@@ -163,6 +167,8 @@ class WindowedAggregate:
         descriptor = AggregateStateDescriptor(self.state_name, info)
         if self.queryable_name is not None:
             descriptor.set_queryable(self.queryable_name)
+        descriptor.set_renamed_fields(self.renamed_fields)
+        descriptor.set_dropped_fields(self.dropped_fields)
         return descriptor.in_namespaces(TIME_WINDOW_TYPE)
 
     @property

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 _MAX_LONG: Final = (1 << 63) - 1
-_MIN_LONG: Final = -(1 << 63)
 
 
 class WindowedAggregateRun(OperatorRun):
@@ -192,11 +191,6 @@ class WindowedAggregateRun(OperatorRun):
             self._state.slots.prefixes(slots.tolist()),
         )
 
-    @property
-    def _watermark(self) -> int:
-        # In the protocol 0 is no watermark.
-        return self.owned.watermark_ms or _MIN_LONG
-
     def _times(self, batch: pa.RecordBatch) -> Millis:
         """The timestamps of the rows, by which they belong to windows."""
         if not self._windows.is_event_time:
@@ -218,7 +212,7 @@ class WindowedAggregateRun(OperatorRun):
         if not self._windows.is_event_time:
             return None
         lateness = self._aggregate.lateness_ms
-        late = _later(times, lateness) <= self._watermark
+        late = _later(times, lateness) <= self.owned.watermark_ms
         if not late.any():
             return None
         # The last window of a row ends last.
@@ -227,7 +221,11 @@ class WindowedAggregateRun(OperatorRun):
 
     def _has_ended(self, ends: Millis) -> Mask:
         """True for windows whose last millisecond the clock has passed."""
-        now = self._watermark if self._windows.is_event_time else self.owned.batch_timestamp_ms
+        now = (
+            self.owned.watermark_ms
+            if self._windows.is_event_time
+            else self.owned.batch_timestamp_ms
+        )
         ended: Mask = ends - 1 <= now
         return ended
 
@@ -235,7 +233,7 @@ class WindowedAggregateRun(OperatorRun):
         """True for windows that take rows of this batch."""
         if not self._windows.is_event_time:
             return np.ones(len(ends), dtype=np.bool_)
-        left: Mask = _later(ends - 1, self._aggregate.lateness_ms) > self._watermark
+        left: Mask = _later(ends - 1, self._aggregate.lateness_ms) > self.owned.watermark_ms
         return left
 
 

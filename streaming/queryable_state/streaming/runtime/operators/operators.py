@@ -166,7 +166,7 @@ Operator = (
 def with_renamed_fields(operator: Operator, renamed: Mapping[str, str]) -> Operator:
     """The operator with renamed fields in its state; see `StateDescriptor.set_renamed_fields`."""
     match operator:
-        case Aggregate():
+        case Aggregate() | WindowedAggregate():
             changed = replace(operator, renamed_fields=dict(renamed))
             _ = changed.descriptor  # Raises if a path is not a field of the state.
             return changed
@@ -182,7 +182,7 @@ def with_renamed_fields(operator: Operator, renamed: Mapping[str, str]) -> Opera
 def with_dropped_fields(operator: Operator, dropped: Iterable[str]) -> Operator:
     """The operator with dropped fields in its state; see `StateDescriptor.set_dropped_fields`."""
     match operator:
-        case Aggregate():
+        case Aggregate() | WindowedAggregate():
             changed = replace(operator, dropped_fields=tuple(dropped))
             _ = changed.descriptor  # Raises if a path is still a field of the state.
             return changed
