@@ -129,8 +129,8 @@ class KeyedInput:
         purpose = f"as_queryable_state({name!r})"
         read = self.whole(purpose)
         if isinstance(descriptor, ReducingStateDescriptor):
-            order = {key.column for key in self.order}
-            names = stored_columns(purpose, descriptor, self.columns, self.keys, order)
+            times = {self.columns.timestamps, *(key.column for key in self.order)}
+            names = stored_columns(purpose, descriptor, self.columns, self.keys, times)
             read = self._input(names, descriptor.type_info, self.order)
         return self._added("window-queryable-state", operator, (read,), None)
 

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from queryable_state.internal.v1.backend_pb2 import StateFetch
+from queryable_state.internal.v1.backend_pb2 import StateFetch, StateValues
 from queryable_state.streaming.runtime.pickling import pickled
 from queryable_state.streaming.runtime.states.cursor import CurrentKey, NoCurrentKeyError
-from queryable_state.v1.query_pb2 import ReadKind
+from queryable_state.v1.query_pb2 import ReadKind, Records
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InternalError, LimitExceededError, SerializationError
 from queryable_state.wire.schema.types import TypeInfo
@@ -18,7 +18,7 @@ from queryable_state.wire.values.value_codec import ValueCodec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from queryable_state.internal.v1.backend_pb2 import DueTimers, StateValues
+    from queryable_state.internal.v1.backend_pb2 import DueTimers
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.states.settings import RuntimeSettings
     from queryable_state.streaming.runtime.windows.slot_table import SlotTable
@@ -103,6 +103,13 @@ class CachedState(ABC):
     @abstractmethod
     def take(self, slots: Sequence[int], values: StateValues) -> None:
         """Caches the fetched values of these slots."""
+
+    def take_absent(self, slots: Sequence[int]) -> None:
+        """Caches that nothing is stored for these slots."""
+        if self.read_kind == ReadKind.POINT:
+            self.take(slots, StateValues(missing=range(len(slots))))
+        else:
+            self.take(slots, StateValues(records=[Records()] * len(slots)))
 
     @abstractmethod
     def write(self, changes: ChangeBlockBuilder) -> None:

@@ -215,7 +215,7 @@ class TaskStates:
         """Makes room for the keys of the chunk and prefetches the states that were read."""
         for state in self._states:
             state.grow(len(state.table))
-        ahead = [state for state in self._states if state.was_read]
+        ahead = [state for state in self._states if state.was_read and not state.windowed]
         if ahead:
             self._loader.load_chunk(*ahead)
 

@@ -51,9 +51,9 @@ class MergingWindowSet:
         self._mapping = dict(self._stored)
 
     @property
-    def state_windows(self) -> list[TimeWindow]:
-        """The windows under which state is stored."""
-        return list(self._mapping.values())
+    def windows(self) -> list[TimeWindow]:
+        """The live windows, and those under which state is stored."""
+        return list(dict.fromkeys([*self._mapping, *self._mapping.values()]))
 
     def state_window(self, window: TimeWindow) -> TimeWindow | None:
         """The window under which the state of a live window is; None if it is not live."""

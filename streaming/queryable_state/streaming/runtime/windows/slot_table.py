@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 class SlotTable(Protocol):
     """The slots of some states of a task, numbered from 0. A slot keeps its number."""
 
-    chunk_slots: Sequence[int]
-    """Distinct slots of the newest chunk: a state that is read is fetched for all of them."""
+    @property
+    def chunk_slots(self) -> Sequence[int]:
+        """Distinct slots of the newest chunk: a state that is read is fetched for all of them."""
+        ...
 
     def __len__(self) -> int: ...
 

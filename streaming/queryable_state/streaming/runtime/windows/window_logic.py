@@ -76,7 +76,7 @@ class WindowLogic:
         self._table.start_chunk(
             (slot, namespace(window))
             for slot in dict.fromkeys(slot for slot, _ in assigned)
-            for window in self._set_of(slot).state_windows
+            for window in self._set_of(slot).windows
         )
 
     def start_page(self, timers: Sequence[DueTimer]) -> None:
@@ -144,13 +144,21 @@ class WindowLogic:
 
     def _move(self, window: Window) -> None:
         """Moves the cursor to a live window of the current key."""
-        key_slot, namespace = self._owned.current_key.slot, self._kind.namespace(window)
-        slot = contents = self._table.slot(key_slot, namespace)
+        namespace = self._kind.namespace(window)
+        slot = contents = self._slot(window)
         if self._merging_set is not None:
-            stored = self._set_of(key_slot).state_window(window)  # type: ignore[arg-type]
+            merging = self._set_of(self._owned.current_key.slot)
+            stored = merging.state_window(window)  # type: ignore[arg-type]
             assert stored is not None, "a live window has a state window"
-            contents = self._table.slot(key_slot, self._kind.namespace(stored))
+            contents = self._slot(stored)
         self._cursor.move(window, namespace, slot, contents)
+
+    def _slot(self, window: Window) -> int:
+        """The slot of a window of the current key."""
+        # The state of windows that are merged is in the chunk, unless it is new.
+        stored = self._merging_set is None
+        key_slot = self._owned.current_key.slot
+        return self._table.slot(key_slot, self._kind.namespace(window), stored=stored)
 
     def _follow(self, result: TriggerResult) -> None:
         """Does what the trigger says about the window of the cursor."""
@@ -173,22 +181,17 @@ class WindowLogic:
         state_window: TimeWindow,
         merged_state_windows: Sequence[TimeWindow],
     ) -> None:
-        key_slot, table, namespace = (
-            self._owned.current_key.slot,
-            self._table,
-            self._kind.namespace,
-        )
         context, cursor = self._context, self._cursor
         self._move(result)
-        context.merged_slots = [table.slot(key_slot, namespace(window)) for window in merged]
+        context.merged_slots = list(map(self._slot, merged))
         self._trigger.on_merge(result, context)
         for window in merged:
-            slot = table.slot(key_slot, namespace(window))
-            cursor.move(window, namespace(window), slot, slot)
+            slot = self._slot(window)
+            cursor.move(window, self._kind.namespace(window), slot, slot)
             self._trigger.clear(window, context)
             self._delete_cleanup(window)
-        sources = [table.slot(key_slot, namespace(window)) for window in merged_state_windows]
-        merge_state(self._contents, cursor, table.slot(key_slot, namespace(state_window)), sources)
+        sources = map(self._slot, merged_state_windows)
+        merge_state(self._contents, cursor, self._slot(state_window), sources)
 
     def _set_of(self, key_slot: int) -> MergingWindowSet:
         merging = self._sets.get(key_slot)

@@ -32,7 +32,7 @@ class WindowTable:
         """The slot of each slot's key in the table of keys."""
         self.namespaces: list[bytes] = []
         """The window of each slot."""
-        self.chunk_slots: Sequence[int] = ()
+        self.chunk_slots: list[int] = []
         self._keys = keys
         self._states: Sequence[CachedState] = ()
         self._slot_of: dict[tuple[int, bytes], int] = {}
@@ -45,12 +45,20 @@ class WindowTable:
         self._states = list(states)
         self._grow()
 
-    def slot(self, key_slot: int, namespace: bytes) -> int:
-        """The slot of a key and a window; adds a new one."""
+    def slot(self, key_slot: int, namespace: bytes, *, stored: bool = True) -> int:
+        """The slot of a key and a window; adds a new one to the chunk.
+
+        `stored`: a new one may have state from before the batch. Otherwise it is never fetched.
+        """
         slot = self._slot_of.get((key_slot, namespace))
         if slot is None:
             slot = self._add(key_slot, namespace)
             self._grow()
+            if stored:
+                self.chunk_slots.append(slot)
+            else:
+                for state in self._states:
+                    state.take_absent((slot,))
         return slot
 
     def start_chunk(self, pairs: Iterable[tuple[int, bytes]]) -> list[int]:
@@ -71,7 +79,7 @@ class WindowTable:
         milliseconds since the epoch.
         """
         if not len(key_slots):
-            self.chunk_slots = ()
+            self.chunk_slots = []
             return np.empty(0, dtype=np.int64)
         codes, firsts = distinct_rows([pa.array(each) for each in (key_slots, starts, ends)])
         distinct = zip(
