@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.runtime.aggregates.window_model import MAX_LONG, MIN_LONG, Element, WindowModel
+from tests.runtime.aggregates.windowed import rows_of, windowed
 
 from queryable_state.streaming.stateless.output_tag import OutputTag
 from queryable_state.wire.schema.types import Types
-from tests.runtime.aggregates.window_model import MAX_LONG, MIN_LONG, Element, WindowModel
-from tests.runtime.aggregates.windowed import rows_of, windowed
 
 if TYPE_CHECKING:
     from queryable_state.streaming.testing import KeyedOperatorHarness
@@ -107,6 +107,4 @@ def set_clock(harness: KeyedOperatorHarness, clock: int, *, is_event_time: bool)
 def live_windows(harness: KeyedOperatorHarness) -> int:
     backend: Any = harness.backend
     subtasks = range(harness.spec.parallelism)
-    return sum(
-        len(backend.records("operator", subtask, "window-contents")) for subtask in subtasks
-    )
+    return sum(len(backend.records("operator", subtask, "window-contents")) for subtask in subtasks)
