@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.aggregates.window_model import MAX_LONG, MIN_LONG, Element, WindowModel
-from tests.runtime.aggregates.windowed import rows_of, windowed
+from tests.runtime.aggregates.windowed import rows_of, time_windows, windowed
 
-from queryable_state.streaming.stateless.output_tag import OutputTag
+from queryable_state.streaming import OutputTag, avg_of, count_rows, max_of, min_of, sum_of
 from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
-    from queryable_state.streaming.testing import KeyedOperatorHarness
+    from queryable_state.streaming.testing import WindowedOperatorHarness
 
-COLUMNS = (
-    ("total", "sum", "v", "bigint"),
-    ("least", "min", "v", "bigint"),
-    ("most", "max", "v", "bigint"),
-    ("mean", "avg", "v", "bigint"),
-    ("n", "count", "", ""),
-)
+COLUMNS = {
+    "total": sum_of("v"),
+    "least": min_of("v"),
+    "most": max_of("v"),
+    "mean": avg_of("v"),
+    "n": count_rows(),
+}
 LATE = OutputTag("late", Types.ROW_NAMED(["k", "t", "v"], [Types.STRING(), *[Types.LONG()] * 2]))
 
 elements = st.tuples(
@@ -55,22 +55,18 @@ def aggregated(values: list[Any]) -> tuple[Any, ...]:
     return sum(kept), min(kept), max(kept), sum(kept) / len(kept), len(values)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(program=programs())
 def test_windows_of_random_batches_are_those_of_the_model(
     program: tuple[WindowModel, list[tuple[int, list[Element], int, bool]]],
 ) -> None:
     model, batches = program
     harness = windowed(
-        *COLUMNS,
-        size=model.size,
-        slide=model.slide,
-        offset=model.offset,
-        event_time=model.is_event_time,
-        lateness=model.lateness * model.is_event_time,
-        chunk_rows=3,
-        side_outputs=[LATE],
+        COLUMNS,
+        time_windows(model.size, model.slide, model.offset, event_time=model.is_event_time),
+        lateness=model.lateness,
         late_tag=LATE,
+        chunk_rows=3,
     )
     for clock, rows, parallelism, is_replayed in batches:
         harness.rescale(parallelism)
@@ -88,23 +84,22 @@ def test_windows_of_random_batches_are_those_of_the_model(
             map(repr, model.late)
         )
         # The state has the live windows, and each of them the timer of its end.
-        assert live_windows(harness) == len(model.windows)
+        assert live_windows(harness) == set(model.windows)
         if not model.is_event_time:
             assert harness.num_processing_time_timers() == len(model.windows)
         elif not model.lateness:
             assert harness.num_event_time_timers() == len(model.windows)
-    assert live_windows(harness) == 0
+    assert live_windows(harness) == set()
     assert harness.num_event_time_timers() == harness.num_processing_time_timers() == 0
 
 
-def set_clock(harness: KeyedOperatorHarness, clock: int, *, is_event_time: bool) -> None:
+def set_clock(harness: WindowedOperatorHarness, clock: int, *, is_event_time: bool) -> None:
     if is_event_time:
         harness.watermark_ms = clock or 1
     else:
         harness.timestamp_ms = clock
 
 
-def live_windows(harness: KeyedOperatorHarness) -> int:
-    backend: Any = harness.backend
-    subtasks = range(harness.spec.parallelism)
-    return sum(len(backend.records("operator", subtask, "window-contents")) for subtask in subtasks)
+def live_windows(harness: WindowedOperatorHarness) -> set[tuple[str, int]]:
+    """Keys and starts of the windows with state."""
+    return {(key, window.start) for key, window in harness.window_states("windows")}

@@ -1,67 +1,72 @@
-"""Harness of a vectorised windowed aggregation, and its output rows as tuples."""
+"""Harness of vectorised windowed aggregations, and their output rows as tuples."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.streaming.runtime.aggregates.time_windows import TimeWindows
-from queryable_state.streaming.runtime.aggregates.windowed_aggregate import (
-    WindowColumn,
-    WindowedAggregate,
-    WindowFunction,
+from queryable_state.streaming.config.durations import Time
+from queryable_state.streaming.testing import WindowedOperatorHarness
+from queryable_state.streaming.windows.sliding_windows import (
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
 )
-from queryable_state.streaming.testing import KeyedOperatorHarness
-from queryable_state.wire.schema.types import type_info
+from queryable_state.streaming.windows.tumbling_windows import (
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-WINDOW = "window_start timestamp, window_end timestamp"
+    from queryable_state.streaming.stateless.output_tag import OutputTag
+    from queryable_state.streaming.vectorised.column_aggregates import ColumnAggregate
+    from queryable_state.streaming.windows.assigner import WindowAssigner
 
 
 def windowed(
-    *columns: tuple[str, str, str, str],
-    size: int,
-    slide: int | None = None,
-    offset: int = 0,
-    event_time: bool = True,
-    lateness: int = 0,
+    aggregates: dict[str, ColumnAggregate],
+    assigner: WindowAssigner,
+    *,
+    columns: str = "v bigint",
     key: str = "k string",
     key_by: str | list[str] = "k",
+    lateness: int = 0,
+    late_tag: OutputTag | None = None,
     **options: Any,
-) -> KeyedOperatorHarness:
-    """Aggregates of (name, function, column, type) over rows of the key, `t` and the columns."""
-    operator = WindowedAggregate(
-        columns=tuple(
-            WindowColumn(name, WindowFunction(function), column, type_info(of or "bigint"))
-            for name, function, column, of in columns
-        ),
-        windows=TimeWindows(
-            size_ms=size,
-            slide_ms=slide or size,
-            offset_ms=offset,
-            is_event_time=event_time,
-        ),
-        lateness_ms=lateness,
-        late_tag=options.pop("late_tag", None),
-        state_name="window-contents",
-        queryable_name="windows",
-    )
-    read = dict.fromkeys(f"{column} {of}" for _, _, column, of in columns if column)
-    outputs = ", ".join(f"{column.name} {column.type}" for column in operator.columns)
-    return KeyedOperatorHarness(
-        operator,
-        ", ".join([key, "t bigint", *read]),
+) -> WindowedOperatorHarness:
+    """Aggregates, queryable as `windows`, over rows of the key, `t` (milliseconds) and columns."""
+
+    def aggregated(windows: Any) -> Any:
+        if late_tag is not None:
+            windows.side_output_late_data(late_tag)
+        windows.allowed_lateness(lateness)
+        return windows.aggregate_columns(queryable_name="windows", **aggregates)
+
+    return WindowedOperatorHarness(
+        assigner,
+        aggregated,
+        f"{key}, t bigint, {columns}",
         key_by=key_by,
         event_time="t",
-        output_type=f"{key}, {WINDOW}, {outputs}",
+        side_outputs=[] if late_tag is None else [late_tag],
         **options,
     )
 
 
-def rows_of(outputs: Iterable[Any]) -> list[tuple[Any, ...]]:
+def time_windows(size: int, slide: int, offset: int, *, event_time: bool = True) -> WindowAssigner:
+    """Windows of these milliseconds: tumbling ones if the slide is the size."""
+    size_of, shift = Time.milliseconds(size), Time.milliseconds(offset)
+    if slide == size:
+        tumbling = TumblingEventTimeWindows if event_time else TumblingProcessingTimeWindows
+        return tumbling.of(size_of, shift)
+    sliding = SlidingEventTimeWindows if event_time else SlidingProcessingTimeWindows
+    return sliding.of(size_of, Time.milliseconds(slide), shift)
+
+
+def rows_of(outputs: Iterable[Any], *, keys: int = 1) -> list[tuple[Any, ...]]:
     """The rows, sorted, with window start and end in milliseconds since the epoch."""
-    made = [
-        (row[0], *(round(at.timestamp() * 1000) for at in row[1:3]), *row[3:]) for row in outputs
-    ]
+    made = []
+    for row in outputs:
+        times = [round(at.timestamp() * 1000) for at in row[keys : keys + 2]]
+        made.append((*row[:keys], *times, *row[keys + 2 :]))
     return sorted(made, key=repr)
