@@ -8,7 +8,7 @@ from queryable_state.cli import parser
 from queryable_state.cli.arguments import SERVER_VARIABLE, read_options, server_of
 from queryable_state.client import Consistency, InvalidRequestError
 from queryable_state.client._client import DEFAULT_PORT, DEFAULT_TIMEOUT_S
-from queryable_state.wire.keys.store_keys import window_namespace
+from queryable_state.wire.keys.time_window import TimeWindow
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_which_batches_may_answer(arguments: list[str], expected: Consistency) -
     options = parser().parse_args(["get", "last", "k", *arguments])
     assert read_options(options) == {
         "consistency": expected,
-        "namespace": None,
+        "window": None,
         "allow_incomplete": False,
     }
 
@@ -74,7 +74,7 @@ def test_which_batches_may_answer(arguments: list[str], expected: Consistency) -
 )
 def test_windows_are_times_or_milliseconds(given: str) -> None:
     options = parser().parse_args(["get", "last", "k", "--window", given])
-    assert read_options(options)["namespace"] == window_namespace(1359626400000, 1359626700000)
+    assert read_options(options)["window"] == TimeWindow(1359626400000, 1359626700000)
 
 
 @pytest.mark.parametrize(

@@ -139,11 +139,6 @@ async def test_which_batches_may_answer(terminal: Terminal, job: InProcessJob) -
         await terminal.run("get", "last", "sensor_1", "--at-least", "9", "--timeout", "2")
 
 
-async def test_windows_have_state_of_their_own(terminal: Terminal) -> None:
-    with pytest.raises(UnknownKeyOrNamespaceError):
-        await terminal.run("get", "last", "sensor_1", "--window", "0/300000")
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
@@ -154,6 +149,7 @@ async def test_windows_have_state_of_their_own(terminal: Terminal) -> None:
         (["last", "sensor_1", "--within", "-1"], InvalidRequestError, "above 0"),
         (["last", "sensor_1", "--timeout", "0"], InvalidRequestError, "above 0"),
         (["last", "sensor_1", "--window", "today"], InvalidRequestError, "START/END"),
+        (["last", "sensor_1", "--window", "0/10"], InvalidRequestError, "has no windows"),
         (["last", "sensor_1", "--job", ""], InvalidRequestError, "job"),
     ],
 )

@@ -48,6 +48,7 @@ async def test_states_as_json(terminal: Terminal, job: InProcessJob) -> None:
         "kind": "MAP",
         "key_type": "string",
         "value_type": "bigint",
+        "windowed": False,
         "map_key_type": "string",
         "ttl_ms": None,
     }

@@ -10,6 +10,7 @@ from queryable_state.cli.tables import (
     GrowingTable,
     bytes_text,
     cell,
+    iso_text,
     ms_text,
     percent_text,
     table,
@@ -65,3 +66,10 @@ def test_cells_are_json_but_for_the_quotes_of_a_string() -> None:
 )
 def test_figures_have_the_unit_that_fits(text: str, expected: str) -> None:
     assert text == expected
+
+
+def test_times_beyond_the_calendar_are_numbers() -> None:
+    assert time_text((1 << 63) - 1) == "end of time"
+    assert time_text(-(1 << 63)) == f"{-(1 << 63)} ms"
+    assert iso_text(1 << 60) == str(1 << 60)
+    assert iso_text(-1) == "1969-12-31T23:59:59.999Z"

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 from tests.client.asking import client_of
 
-from queryable_state.client import Consistency, InvalidRequestError, QueryableStateClient
+from queryable_state.client import (
+    Consistency,
+    InvalidRequestError,
+    QueryableStateClient,
+    TimeWindow,
+)
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, math.nan, math.inf, 1e300, 5_000_000, True, "1"])
@@ -32,9 +37,21 @@ async def test_the_longest_time_is_taken(client: QueryableStateClient) -> None:
     assert await client.list_jobs(timeout_s=4_000_000)
 
 
-async def test_a_namespace_is_bytes(client: QueryableStateClient) -> None:
-    with pytest.raises(InvalidRequestError, match="namespace"):
-        await client.get_kv_state("sensors", "last", "sensor_1", namespace="window")  # type: ignore[call-overload]
+async def test_a_window_is_a_time_window(client: QueryableStateClient) -> None:
+    with pytest.raises(InvalidRequestError, match="window must be a TimeWindow"):
+        await client.get_kv_state("sensors", "last", "sensor_1", window=(0, 10))  # type: ignore[call-overload]
+    with pytest.raises(InvalidRequestError, match="64-bit"):
+        await client.get_kv_state("sensors", "last", "sensor_1", window=TimeWindow(0, 1 << 64))
+
+
+async def test_a_range_of_windows_is_of_times(client: QueryableStateClient) -> None:
+    with pytest.raises(InvalidRequestError, match="start of the range"):
+        await client.get_windows("sensors", "last", "sensor_1", "soon")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match="64-bit"):
+        await client.get_windows("sensors", "last", "sensor_1", end=1 << 64)
+    for newest in (0, True, "all"):
+        with pytest.raises(InvalidRequestError, match="newest"):
+            await client.get_windows("sensors", "last", "sensor_1", newest=newest)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

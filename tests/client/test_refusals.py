@@ -27,7 +27,6 @@ from queryable_state.client import (
     UnknownStateError,
 )
 from queryable_state.server.testing.cluster import declare
-from queryable_state.wire.keys.store_keys import window_namespace
 
 if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
@@ -41,11 +40,6 @@ async def test_an_unknown_key_names_job_state_and_key(
     assert isinstance(raised.value, KeyError)
     for part in ("'sensor_999'", "'last'", "'sensors'", job.job_id):
         assert part in str(raised.value)
-
-
-async def test_an_unknown_namespace_is_named(client: QueryableStateClient) -> None:
-    with pytest.raises(UnknownKeyOrNamespaceError, match="in namespace 01"):
-        await client.get_kv_state("sensors", "last", "sensor_1", namespace=window_namespace(0, 10))
 
 
 async def test_an_unknown_job_lists_the_known_ones(client: QueryableStateClient) -> None:

@@ -118,6 +118,13 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
         response: coordinator_pb2.BeginBatchResponse = self.ask("BeginBatch", request)
         return response
 
+    def register_timers(self, subtask: backend_pb2.Subtask) -> None:
+        state = registration_pb2.StateRegistration(
+            state_name="timers", kind=registration_pb2.TIMER, key_type=Types.STRING().to_proto()
+        )
+        request = coordinator_pb2.RegisterStatesRequest(subtask=subtask, states=[state])
+        self.ask("RegisterStates", request)
+
     def register_states(
         self, subtask: backend_pb2.Subtask, *names: str, operator: str = ""
     ) -> list[registration_pb2.StateRegistration]:
@@ -161,6 +168,7 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
         batch_id: int,
         *fingerprints: int,
         changelog: checkpoint_pb2.ChangelogFile | None = None,
+        timers: backend_pb2.NextTimers | None = None,
     ) -> None:
         """The report this peer gives with the next commit."""
         self.seals.append(
@@ -170,6 +178,7 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
                 batch_id=batch_id,
                 fingerprints=fingerprints or (1,),
                 changelog=changelog,
+                next_timers=timers,
             )
         )
 

@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.grpcurl.conftest import SERVICE
 
+from queryable_state.server.testing.changes import Windows
+from queryable_state.server.testing.cluster import declare, windowed
+from queryable_state.v1 import registration_pb2
+from queryable_state.wire.keys.pending_timers import PendingTimer, timers_jsonable
+from queryable_state.wire.keys.time_window import TimeWindow
+from queryable_state.wire.keys.timer_keys import Clock
+
 if TYPE_CHECKING:
     from tests.grpcurl.conftest import Grpcurl, Shown
 
@@ -252,3 +259,27 @@ async def test_a_look_up_is_explained_and_a_state_measured(
     size = (await grpcurl.ask(proxy, "MeasureState", state_name="last")).json
     assert size["records"] == "16"
     assert size["complete"]
+
+
+async def test_windows_and_timers_are_json(
+    grpcurl: Grpcurl, cluster: InProcessCluster, proxy: str
+) -> None:
+    window = TimeWindow(0, 3_600_000)
+    job = cluster.job(
+        "windows",
+        windowed(declare("maxima")),
+        declare("operator.timers", kind=registration_pb2.TIMER),
+    )
+    timers = [PendingTimer(Clock.EVENT_TIME, 3_600_000)]
+    registered = {(Clock.EVENT_TIME, 3_600_000): True}
+    await job.run(0, {"maxima": {"a": Windows({window: 7})}, "operator.timers": {"a": registered}})
+    asked: dict[str, Any] = {"state_name": "maxima", "key_json": '"a"'}
+    one = await grpcurl.ask(proxy, "GetKvState", **asked, window=window.jsonable())
+    assert one.json["value_json"] == "7"
+    every = await grpcurl.ask(proxy, "GetKvState", **asked, read="WINDOWS")
+    assert json.loads(every.json["value_json"]) == [{"window": window.jsonable(), "value": 7}]
+    refused = await grpcurl.ask(proxy, "GetKvState", **asked)
+    assert "InvalidArgument" in refused.complaint
+    assert "names no window" in refused.complaint
+    pending = await grpcurl.ask(proxy, "GetKvState", state_name="operator.timers", key_json='"a"')
+    assert json.loads(pending.json["value_json"]) == timers_jsonable(timers)

@@ -23,7 +23,7 @@ KEYS = [b"\x00\x01%04d\x00" % i for i in range(50)]
 TOKEN = Token(run_epoch=2, task_attempt=9)
 
 CHANGE = st.tuples(
-    st.sampled_from(("clear", "delete", "put", "put_all")),
+    st.sampled_from(("clear", "delete", "delete_all", "put", "put_all")),
     st.lists(st.sampled_from(KEYS), min_size=1, max_size=8),
     st.binary(max_size=60),
 )
@@ -57,6 +57,9 @@ def test_changes_apply_in_the_order_of_the_calls(
         elif what == "delete":
             builder.delete(keys[0])
             expected.pop(keys[0], None)
+        elif what == "delete_all":
+            builder.delete_all(keys)
+            expected = {k: v for k, v in expected.items() if k not in keys}
         elif what == "put":
             builder.put(keys[0], value)
             expected[keys[0]] = value

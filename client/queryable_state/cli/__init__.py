@@ -23,6 +23,7 @@ from queryable_state.cli.commands import (
     scan,
     server_commands,
     states,
+    windows,
 )
 from queryable_state.cli.exit_codes import INTERRUPTED, NOT_THERE, PIPE_CLOSED, REFUSED
 from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
@@ -74,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
         description="Queries and serves the keyed state of running PySpark jobs.",
     )
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
-    for command in (get, mget, scan, operator_state, explain, states, jobs):
+    for command in (get, mget, scan, windows, operator_state, explain, states, jobs):
         command.add_command(commands)
     server_commands.add_commands(commands)
     completion.add_command(commands, whole)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.json_text import key_from_json
-from queryable_state.wire.keys.store_keys import window_namespace
+from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def read_options(options: argparse.Namespace) -> ReadOptions:
     """The options of `add_reading` as arguments of the client."""
     return {
         "consistency": _consistency(options),
-        "namespace": _window(options.window),
+        "window": _window(options.window),
         "allow_incomplete": options.allow_incomplete,
     }
 
@@ -202,18 +202,35 @@ def _consistency(options: argparse.Namespace) -> Consistency:
     return Consistency.COMMITTED
 
 
-def _window(given: str | None) -> bytes | None:
+def window_json(options: argparse.Namespace) -> dict[str, Any]:
+    """The field `window` of JSON output; empty without `--window`."""
+    window = _window(options.window)
+    return {} if window is None else {"window": window.jsonable()}
+
+
+def _window(given: str | None) -> TimeWindow | None:
     if given is None:
         return None
     start, slash, end = given.partition("/")
     try:
         if not slash:
             raise ValueError("it has no slash")
-        return window_namespace(_ms(start), _ms(end))
+        return TimeWindow(_ms(start), _ms(end))
     except ValueError as problem:
         raise InvalidRequestError(
             f"--window {given!r} is invalid: use START/END, as in "
             f"2013-01-31T10:00:00Z/2013-01-31T10:05:00Z: {problem}"
+        ) from problem
+
+
+def time_of(text: str, option: str) -> int:
+    """Milliseconds since the epoch of an ISO time or a number; `option` is named in errors."""
+    try:
+        return _ms(text)
+    except ValueError as problem:
+        raise InvalidRequestError(
+            f"{option} {text!r} is invalid: use an ISO time, as in 2013-01-31T10:00:00Z, or "
+            f"milliseconds since the epoch: {problem}"
         ) from problem
 
 

@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.cli.answers import life_text
-from queryable_state.cli.tables import cell
-from queryable_state.client import ListSlice, ListState, MapEntry, MapState, ValueState
+from queryable_state.cli.tables import cell, iso_text, window_text
+from queryable_state.client import (
+    ListSlice,
+    ListState,
+    MapEntry,
+    MapState,
+    PendingTimers,
+    ValueState,
+    WindowedKey,
+)
 from queryable_state.wire.json_text import to_jsonable
+from queryable_state.wire.keys.pending_timers import timers_jsonable
 from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
 
 if TYPE_CHECKING:
-    from queryable_state.client import KvState, StateInfo
+    from queryable_state.client import KvState, PendingTimer, StateInfo
 
 
 class ShownState:
@@ -20,7 +29,8 @@ class ShownState:
     def __init__(self, state: StateInfo) -> None:
         self.state = state
         self.key_head = _head("key", state.key_type)
-        self._value_head = _head("value", whole_type(state))
+        name = "timers" if state.kind == "TIMER" else "value"
+        self._value_head = _head(name, whole_type(state))
         self.value_head = [*self._value_head, *(["ttl"] if state.ttl_ms else [])]
 
     def names(self) -> dict[str, Any]:
@@ -36,8 +46,16 @@ class ShownState:
         """A key as JSON."""
         return to_jsonable(key, self.state.key_type)
 
+    def scanned_key(self, key: Any) -> dict[str, Any]:
+        """A key of a scan, and its window, as JSON fields."""
+        if isinstance(key, WindowedKey):
+            return {"key": self.key(key.key), "window": key.window.jsonable()}
+        return {"key": self.key(key)}
+
     def value(self, found: KvState) -> Any:
         """The whole value of a key as JSON; for a map entry, the entry's value."""
+        if isinstance(found, PendingTimers):
+            return timers_jsonable(found)
         if isinstance(found, MapEntry):
             return to_jsonable(found.value(), given(self.state.value_type))
         return self.whole_value(_decoded(found))
@@ -47,7 +65,9 @@ class ShownState:
         return to_jsonable(value, given(whole_type(self.state)))
 
     def key_cells(self, key: Any) -> list[str]:
-        """A key as cells for `key_head`."""
+        """A key as cells for `key_head`; its window, if it has one, is one more cell."""
+        if isinstance(key, WindowedKey):
+            return [*self.key_cells(key.key), window_text(key.window)]
         return _cells(self.key(key), self.state.key_type)
 
     def value_cells(self, found: KvState) -> list[str]:
@@ -56,6 +76,9 @@ class ShownState:
         return [*cells, life_text(found.remaining_ms)] if self.state.ttl_ms else cells
 
     def _value_cells(self, found: KvState) -> list[str]:
+        if isinstance(found, PendingTimers):
+            # Their windows are in `value_table`.
+            return [cell(", ".join(" ".join(_timer_row(each)[:2]) for each in found))]
         return _cells(self.value(found), given(whole_type(self.state)))
 
     def map_key(self, key: Any) -> Any:
@@ -63,7 +86,9 @@ class ShownState:
         return to_jsonable(key, given(self.state.map_key_type))
 
     def value_table(self, key: Any, found: KvState) -> tuple[list[str], list[list[str]]]:
-        """Header and rows of one key's value: one row per map entry or list element."""
+        """Header and rows of one key's value: one row per map entry, list element or timer."""
+        if isinstance(found, PendingTimers):
+            return ["clock", "time", "window"], [_timer_row(timer) for timer in found]
         if isinstance(found, MapState):
             map_key, value = given(self.state.map_key_type), given(self.state.value_type)
             entries = found.items()
@@ -78,6 +103,11 @@ class ShownState:
         return [*self.key_head, *self._value_head], [
             [*self.key_cells(key), *self._value_cells(found)]
         ]
+
+
+def _timer_row(timer: PendingTimer) -> list[str]:
+    window = "" if timer.window is None else window_text(timer.window)
+    return [timer.clock.name, iso_text(timer.timestamp_ms), window]
 
 
 def whole_type(state: StateInfo) -> TypeInfo | None:

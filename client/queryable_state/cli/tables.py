@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from queryable_state.wire.keys.time_window import TimeWindow
+
 _CELL_CHARS = 100
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The watermark behind the end of bounded input.
+_END_OF_TIME_MS = (1 << 63) - 1
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -78,4 +83,32 @@ def us_text(duration_us: int) -> str:
 
 def time_text(ms: int) -> str:
     """Milliseconds since the epoch as a UTC time; empty for 0."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ") if ms else ""
+    if not ms:
+        return ""
+    time = _time(ms)
+    return _beyond(ms) if time is None else time.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def iso_text(ms: int) -> str:
+    """Milliseconds since the epoch as an ISO time; the number if it is no time of the calendar."""
+    time = _time(ms)
+    if time is None:
+        return str(ms)
+    text = time.isoformat(timespec="milliseconds" if ms % 1000 else "seconds")
+    return text.replace("+00:00", "Z")
+
+
+def window_text(window: TimeWindow) -> str:
+    """A window as `--window` takes it."""
+    return f"{iso_text(window.start)}/{iso_text(window.end)}"
+
+
+def _time(ms: int) -> datetime | None:
+    try:
+        return _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return None
+
+
+def _beyond(ms: int) -> str:
+    return "end of time" if ms == _END_OF_TIME_MS else f"{ms} ms"

@@ -20,6 +20,8 @@ from queryable_state.client._reading.states import (
     ReducingState,
     ValueState,
 )
+from queryable_state.client._reading.timed.key_windows import KeyWindows, WindowedKey
+from queryable_state.client._reading.timed.pending_timers import PendingTimers
 from queryable_state.client._scans.scan import Scan
 from queryable_state.wire.errors import (
     AmbiguousJobError,
@@ -41,6 +43,9 @@ from queryable_state.wire.errors import (
     UnknownStateError,
     VersionGoneError,
 )
+from queryable_state.wire.keys.pending_timers import PendingTimer
+from queryable_state.wire.keys.time_window import TimeWindow
+from queryable_state.wire.keys.timer_keys import Clock
 from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.row import Row, RowKind
 from queryable_state.wire.schema.type_serializer import (
@@ -59,6 +64,7 @@ __all__ = [
     "AmbiguousJobError",
     "AuthenticationError",
     "ClientClosedError",
+    "Clock",
     "ConnectionInfo",
     "Consistency",
     "CorruptDataError",
@@ -72,6 +78,7 @@ __all__ = [
     "KeyResult",
     "KeyStatus",
     "KeyTypeError",
+    "KeyWindows",
     "KvState",
     "LimitExceededError",
     "ListSlice",
@@ -80,6 +87,8 @@ __all__ = [
     "MapState",
     "MultiGet",
     "OperatorState",
+    "PendingTimer",
+    "PendingTimers",
     "PickleSerializer",
     "PickledValue",
     "PlacementError",
@@ -104,6 +113,7 @@ __all__ = [
     "StateMeasure",
     "StatePart",
     "SubtaskState",
+    "TimeWindow",
     "TypeInfo",
     "TypeSerializer",
     "TypeSerializerSchemaCompatibility",
@@ -114,4 +124,5 @@ __all__ = [
     "UnknownStateError",
     "ValueState",
     "VersionGoneError",
+    "WindowedKey",
 ]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.keys.time_window import TimeWindow, epoch_ms
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 Job = str | UUID | None
 
@@ -69,15 +74,35 @@ def checked_timeout(timeout_s: object) -> float:
     return float(timeout_s)
 
 
-def checked_namespace(namespace: object) -> bytes:
-    """Returns the encoded namespace; empty: the void namespace."""
-    if namespace is None:
-        return b""
-    if not isinstance(namespace, bytes):
-        raise InvalidRequestError(
-            f"namespace must be the bytes of an encoded namespace, not {namespace!r}"
-        )
-    return namespace
+def checked_window(window: object) -> TimeWindow | None:
+    """Raises `InvalidRequestError` if the argument is neither a window nor None."""
+    if window is not None and not isinstance(window, TimeWindow):
+        raise InvalidRequestError(f"window must be a TimeWindow(start, end), not {window!r}")
+    if window is not None:
+        # Raises for times of more than 64 bits.
+        window.namespace  # noqa: B018
+    return window
+
+
+def checked_window_range(
+    start: int | datetime | None, end: int | datetime | None, newest: object
+) -> query_pb2.WindowRange:
+    """Returns the range of a read of windows; raises `InvalidRequestError` for invalid bounds."""
+    wanted = query_pb2.WindowRange()
+    try:
+        if start is not None:
+            wanted.from_ms = epoch_ms(start, "start of the range")
+        if end is not None:
+            wanted.to_ms = epoch_ms(end, "end of the range")
+    except ValueError as problem:
+        raise InvalidRequestError(f"a bound of the range is not 64-bit: {problem}") from None
+    if newest is not None:
+        if isinstance(newest, bool) or not isinstance(newest, int) or not 0 < newest < 1 << 32:
+            raise InvalidRequestError(
+                f"newest must be a number of windows from 1 to 2^32 - 1, or None, not {newest!r}"
+            )
+        wanted.limit, wanted.newest = newest, True
+    return wanted
 
 
 def checked_range(start: object, limit: object) -> query_pb2.ListRange:

@@ -9,10 +9,12 @@ from queryable_state.client._arguments import Job, check_name, job_text
 from queryable_state.client._client_base import DEFAULT_PORT, DEFAULT_TIMEOUT_S
 from queryable_state.client._operator_lookups import OperatorLookups
 from queryable_state.client._reading.listing import JobInfo, StateInfo
+from queryable_state.client._reading.operation import SCAN
 from queryable_state.client._reading.size_estimate import StateMeasure
 from queryable_state.client._routing.explain import explained
 from queryable_state.client._scans.scan import Scan
 from queryable_state.client._scans.scan_range import ALL, ScanRange
+from queryable_state.client._timed_lookups import TimedLookups
 from queryable_state.v1 import query_pb2
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_PORT", "DEFAULT_TIMEOUT_S", "QueryableStateClient"]
 
 
-class QueryableStateClient(OperatorLookups):
+class QueryableStateClient(OperatorLookups, TimedLookups):
     """Client for the state of running jobs.
 
         async with QueryableStateClient("host", 9069) as client:
@@ -78,12 +80,14 @@ class QueryableStateClient(OperatorLookups):
             end: Last key, exclusive.
             prefix: Only keys with this prefix: the beginning of a string or binary key, or the
                 first fields of a row or tuple key. Not together with `start` or `end`.
-            limit: Maximum number of keys; `page_token` of the scan then continues behind them.
+            limit: Maximum number of keys, or of their windows; `page_token` of the scan then
+                continues behind them.
             page_token: Token of an earlier scan of the same keys: continue behind its last
                 page, at the same batch.
             allow_newer: If that batch is compacted, continue at the newest one instead of
                 raising `VersionGoneError`; `Scan.is_newer` is then True.
             keys_only: Return no states.
+            window: Of a state with windows only this one; None: every window of each key.
             timeout_s: Maximum seconds for each page, not for the whole scan.
 
         Raises `InvalidRequestError` for invalid arguments. The scan sends its first request
@@ -91,7 +95,7 @@ class QueryableStateClient(OperatorLookups):
         `VersionGoneError`.
         """
         keys = ScanRange(start, end, prefix, limit, page_token, keys_only, allow_newer)
-        return Scan(self._dispatcher(), self._batcher(job, state_name, options), keys)
+        return Scan(self._dispatcher(), self._batcher(job, state_name, options, SCAN), keys)
 
     async def measure(
         self, job: Job, state_name: str, *, timeout_s: float | None = None

@@ -10,8 +10,8 @@ from queryable_state.client._arguments import (
     Job,
     check_name,
     checked_address,
-    checked_namespace,
     checked_timeout,
+    checked_window,
     job_text,
     running_loop,
 )
@@ -171,7 +171,7 @@ class ClientBase:
         query = QueryOptions(
             timeout_s=self._timeout_s if timeout_s is None else checked_timeout(timeout_s),
             consistency=checked_consistency(options.get("consistency", Consistency.COMMITTED)),
-            namespace=checked_namespace(options.get("namespace")),
+            window=checked_window(options.get("window")),
             allow_incomplete=bool(options.get("allow_incomplete")),
             expectation=expectation,
             operation=operation,

@@ -56,7 +56,7 @@ class KeyLookups(MultiLookups):
             key_type: Expected key type: a type, Spark DDL or a pyspark `DataType`.
             descriptor: Expected state: any object with `kind`, `value_type` and, for a map,
                 `map_key_type`.
-            namespace: Encoded namespace; None: the state outside windows.
+            window: Window of a state with windows, a `TimeWindow`; None for a state without.
             consistency: Which batches the answer may come from, a `Consistency`.
             allow_incomplete: Accept an answer from key groups that lost older state;
                 `info.complete_since_batch` is the first complete batch.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from queryable_state.client._consistency import Consistency
+    from queryable_state.wire.keys.time_window import TimeWindow
 
 
 class TypedReadOptions(TypedDict, total=False):
@@ -15,8 +16,8 @@ class TypedReadOptions(TypedDict, total=False):
     """Expected key type: a type, Spark DDL or a pyspark `DataType`. The call raises
     `KeyTypeError` if the state has another one."""
 
-    namespace: bytes | None
-    """Encoded namespace; None: the state outside windows."""
+    window: TimeWindow | None
+    """Window of a state with windows; None for a state without."""
 
     consistency: Consistency
     """Which batches the answer may come from; `Consistency.COMMITTED` unless given."""

@@ -54,7 +54,9 @@ class _ReadKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReadKind.Val
     POINT: _ReadKind.ValueType  # 0
     """The one record under key and namespace."""
     PREFIX: _ReadKind.ValueType  # 1
-    """Every record under key and namespace: list chunks and map entries."""
+    """Every record under key and namespace: list chunks and map entries. Of a TIMER state every timer
+    of the key, or those of one window.
+    """
     ENTRY: _ReadKind.ValueType  # 2
     """The one record under key, namespace and element: an entry of a map."""
     EXISTS: _ReadKind.ValueType  # 3
@@ -65,13 +67,19 @@ class _ReadKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReadKind.Val
     """The size of the records under key and namespace: one serialized `Size`."""
     SLICE: _ReadKind.ValueType  # 5
     """Some elements of a list: one serialized `ListSlice`."""
+    WINDOWS: _ReadKind.ValueType  # 6
+    """Windows of a key that have a value, with their values: one serialized `KeyWindows`. Only of a
+    state with windows.
+    """
 
 class ReadKind(_ReadKind, metaclass=_ReadKindEnumTypeWrapper): ...
 
 POINT: ReadKind.ValueType  # 0
 """The one record under key and namespace."""
 PREFIX: ReadKind.ValueType  # 1
-"""Every record under key and namespace: list chunks and map entries."""
+"""Every record under key and namespace: list chunks and map entries. Of a TIMER state every timer
+of the key, or those of one window.
+"""
 ENTRY: ReadKind.ValueType  # 2
 """The one record under key, namespace and element: an entry of a map."""
 EXISTS: ReadKind.ValueType  # 3
@@ -82,6 +90,10 @@ SIZE: ReadKind.ValueType  # 4
 """The size of the records under key and namespace: one serialized `Size`."""
 SLICE: ReadKind.ValueType  # 5
 """Some elements of a list: one serialized `ListSlice`."""
+WINDOWS: ReadKind.ValueType  # 6
+"""Windows of a key that have a value, with their values: one serialized `KeyWindows`. Only of a
+state with windows.
+"""
 Global___ReadKind: _TypeAlias = ReadKind  # noqa: Y015
 
 class _Role:
@@ -289,6 +301,99 @@ class ListSlice(_message.Message):
 Global___ListSlice: _TypeAlias = ListSlice  # noqa: Y015
 
 @_typing.final
+class TimeWindow(_message.Message):
+    """The interval from start (inclusive) to end (exclusive), milliseconds since the epoch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_MS_FIELD_NUMBER: _builtins.int
+    END_MS_FIELD_NUMBER: _builtins.int
+    start_ms: _builtins.int
+    end_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        start_ms: _builtins.int = ...,
+        end_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_ms", b"end_ms", "start_ms", b"start_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TimeWindow: _TypeAlias = TimeWindow  # noqa: Y015
+
+@_typing.final
+class WindowRange(_message.Message):
+    """Which windows of a key WINDOWS reads."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FROM_MS_FIELD_NUMBER: _builtins.int
+    TO_MS_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    NEWEST_FIELD_NUMBER: _builtins.int
+    from_ms: _builtins.int
+    """Windows that start at this time or later; not set: from the first one."""
+    to_ms: _builtins.int
+    """Windows that start before this time; not set: to the last one."""
+    limit: _builtins.int
+    """At most this many of these; 0: all."""
+    newest: _builtins.bool
+    """With `limit`: the newest ones, not the oldest."""
+    def __init__(
+        self,
+        *,
+        from_ms: _builtins.int | None = ...,
+        to_ms: _builtins.int | None = ...,
+        limit: _builtins.int = ...,
+        newest: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms", "_to_ms", b"_to_ms", "from_ms", b"from_ms", "to_ms", b"to_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms", "_to_ms", b"_to_ms", "from_ms", b"from_ms", "limit", b"limit", "newest", b"newest", "to_ms", b"to_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__from_ms: _TypeAlias = _typing.Literal["from_ms"]  # noqa: Y015
+    _WhichOneofArgType__from_ms: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms"]  # noqa: Y015
+    _WhichOneofReturnType__to_ms: _TypeAlias = _typing.Literal["to_ms"]  # noqa: Y015
+    _WhichOneofArgType__to_ms: _TypeAlias = _typing.Literal["_to_ms", b"_to_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__from_ms) -> _WhichOneofReturnType__from_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__to_ms) -> _WhichOneofReturnType__to_ms | None: ...
+
+Global___WindowRange: _TypeAlias = WindowRange  # noqa: Y015
+
+@_typing.final
+class KeyWindows(_message.Message):
+    """Windows of one key, by start and then end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOWS_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def windows(self) -> _containers.RepeatedCompositeFieldContainer[Global___TimeWindow]: ...
+    @_builtins.property
+    def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___Records]:
+        """Aligned with `windows`."""
+
+    def __init__(
+        self,
+        *,
+        windows: _abc.Iterable[Global___TimeWindow] | None = ...,
+        records: _abc.Iterable[Global___Records] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["records", b"records", "windows", b"windows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeyWindows: _TypeAlias = KeyWindows  # noqa: Y015
+
+@_typing.final
 class GetKvStateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -297,6 +402,7 @@ class GetKvStateRequest(_message.Message):
     KEY_JSON_FIELD_NUMBER: _builtins.int
     ENCODED_KEY_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
     CONSISTENCY_FIELD_NUMBER: _builtins.int
     ALLOW_INCOMPLETE_FIELD_NUMBER: _builtins.int
     MIN_VERSION_FIELD_NUMBER: _builtins.int
@@ -306,6 +412,7 @@ class GetKvStateRequest(_message.Message):
     ELEMENT_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
     RANGE_FIELD_NUMBER: _builtins.int
+    WINDOWS_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """Id (32 hex digits, dashes allowed) or name; empty: the only job that has the state."""
     state_name: _builtins.str
@@ -315,7 +422,7 @@ class GetKvStateRequest(_message.Message):
     encoded_key: _builtins.bytes
     """Key group and encoded key."""
     namespace: _builtins.bytes
-    """Encoded namespace; empty: the void namespace."""
+    """Encoded."""
     consistency: Global___Consistency.ValueType
     allow_incomplete: _builtins.bool
     """Accept values of a range that lost older state."""
@@ -332,8 +439,14 @@ class GetKvStateRequest(_message.Message):
     explain: _builtins.bool
     """Also answer `trace`. The call succeeds then: a refusal, or that nothing is stored, is `error`."""
     @_builtins.property
+    def window(self) -> Global___TimeWindow: ...
+    @_builtins.property
     def range(self) -> Global___ListRange:
         """SLICE: the elements to read; not set: all."""
+
+    @_builtins.property
+    def windows(self) -> Global___WindowRange:
+        """WINDOWS: the windows to read; not set: all."""
 
     def __init__(
         self,
@@ -343,6 +456,7 @@ class GetKvStateRequest(_message.Message):
         key_json: _builtins.str = ...,
         encoded_key: _builtins.bytes = ...,
         namespace: _builtins.bytes = ...,
+        window: Global___TimeWindow | None = ...,
         consistency: Global___Consistency.ValueType = ...,
         allow_incomplete: _builtins.bool = ...,
         min_version: _builtins.int = ...,
@@ -352,19 +466,24 @@ class GetKvStateRequest(_message.Message):
         element: _builtins.bytes = ...,
         explain: _builtins.bool = ...,
         range: Global___ListRange | None = ...,
+        windows: Global___WindowRange | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json", "range", b"range"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json", "namespace", b"namespace", "range", b"range", "scope", b"scope", "window", b"window", "windows", b"windows"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_incomplete", b"allow_incomplete", "consistency", b"consistency", "element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "explain", b"explain", "job", b"job", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "range", b"range", "read", b"read", "state_name", b"state_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_incomplete", b"allow_incomplete", "consistency", b"consistency", "element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "explain", b"explain", "job", b"job", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "range", b"range", "read", b"read", "scope", b"scope", "state_name", b"state_name", "window", b"window", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_entry: _TypeAlias = _typing.Literal["map_key_json", "element"]  # noqa: Y015
     _WhichOneofArgType_entry: _TypeAlias = _typing.Literal["entry", b"entry"]  # noqa: Y015
     _WhichOneofReturnType_key: _TypeAlias = _typing.Literal["key_json", "encoded_key"]  # noqa: Y015
     _WhichOneofArgType_key: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    _WhichOneofReturnType_scope: _TypeAlias = _typing.Literal["namespace", "window"]  # noqa: Y015
+    _WhichOneofArgType_scope: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_entry) -> _WhichOneofReturnType_entry | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_key) -> _WhichOneofReturnType_key | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_scope) -> _WhichOneofReturnType_scope | None: ...
 
 Global___GetKvStateRequest: _TypeAlias = GetKvStateRequest  # noqa: Y015
 
@@ -378,19 +497,22 @@ class GetKvStateResponse(_message.Message):
     TRACE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     REMAINING_MS_FIELD_NUMBER: _builtins.int
+    WINDOWS_FIELD_NUMBER: _builtins.int
     value_json: _builtins.str
     """The value as JSON; set if the key was JSON. A pickled value is
     {"$pickled": "<base64>"}, binary is base64. EXISTS: true or false.
     SIZE: {"elements": 3, "value_bytes": 120}.
     SLICE: {"elements": [7, 8], "start": 0, "limit": 2, "length": 3}.
+    WINDOWS: [{"window": {"start_ms": 0, "end_ms": 10}, "value": 7}]; with a TTL each also has
+    "remaining_ms". A TIMER state: [{"clock": "EVENT_TIME", "timestamp_ms": 10, "window": null}].
     """
     remaining_ms: _builtins.int
     """Milliseconds from the read until the value expires, of a LIST or MAP until its last element
-    does; 0: it is expired. Not set: it does not expire.
+    does; 0: it is expired. Not set: it does not expire. WINDOWS: until the last one does.
     """
     @_builtins.property
     def records(self) -> Global___Records:
-        """The records; set if the key was encoded."""
+        """The records; set if the key was encoded, except for WINDOWS."""
 
     @_builtins.property
     def info(self) -> Global___ReadInfo: ...
@@ -400,6 +522,10 @@ class GetKvStateResponse(_message.Message):
 
     @_builtins.property
     def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def windows(self) -> Global___KeyWindows:
+        """WINDOWS: the windows; set if the key was encoded."""
+
     def __init__(
         self,
         *,
@@ -409,10 +535,11 @@ class GetKvStateResponse(_message.Message):
         trace: Global___Trace | None = ...,
         error: _errors_pb2.Error | None = ...,
         remaining_ms: _builtins.int | None = ...,
+        windows: Global___KeyWindows | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "error", b"error", "info", b"info", "records", b"records", "remaining_ms", b"remaining_ms", "trace", b"trace"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "error", b"error", "info", b"info", "records", b"records", "remaining_ms", b"remaining_ms", "trace", b"trace", "windows", b"windows"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "error", b"error", "info", b"info", "records", b"records", "remaining_ms", b"remaining_ms", "trace", b"trace", "value_json", b"value_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "error", b"error", "info", b"info", "records", b"records", "remaining_ms", b"remaining_ms", "trace", b"trace", "value_json", b"value_json", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__remaining_ms: _TypeAlias = _typing.Literal["remaining_ms"]  # noqa: Y015
     _WhichOneofArgType__remaining_ms: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms"]  # noqa: Y015
@@ -430,7 +557,9 @@ class Records(_message.Message):
     VALUES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def elements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """The part of the store key after key and namespace; one empty element for a POINT read."""
+        """The part of the store key after key and namespace; one empty element for a POINT read. Of a
+        TIMER state the part after the key: namespace, clock and timestamp.
+        """
 
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
@@ -458,6 +587,7 @@ class BatchGetKvStateRequest(_message.Message):
     STATE_NAME_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
     CONSISTENCY_FIELD_NUMBER: _builtins.int
     ALLOW_INCOMPLETE_FIELD_NUMBER: _builtins.int
     MIN_VERSION_FIELD_NUMBER: _builtins.int
@@ -470,6 +600,7 @@ class BatchGetKvStateRequest(_message.Message):
     QUERY_FIELD_NUMBER: _builtins.int
     SERVER_ID_FIELD_NUMBER: _builtins.int
     RANGES_FIELD_NUMBER: _builtins.int
+    WINDOWS_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     state_name: _builtins.str
     namespace: _builtins.bytes
@@ -491,6 +622,8 @@ class BatchGetKvStateRequest(_message.Message):
         """Key groups and encoded keys."""
 
     @_builtins.property
+    def window(self) -> Global___TimeWindow: ...
+    @_builtins.property
     def keys_json(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Keys as JSON instead of `keys`."""
 
@@ -508,6 +641,10 @@ class BatchGetKvStateRequest(_message.Message):
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListRange]:
         """SLICE: one for all keys, or one each."""
 
+    @_builtins.property
+    def windows(self) -> _containers.RepeatedCompositeFieldContainer[Global___WindowRange]:
+        """WINDOWS: one for all keys, or one each; none: all windows."""
+
     def __init__(
         self,
         *,
@@ -515,6 +652,7 @@ class BatchGetKvStateRequest(_message.Message):
         state_name: _builtins.str = ...,
         keys: _abc.Iterable[_builtins.bytes] | None = ...,
         namespace: _builtins.bytes = ...,
+        window: Global___TimeWindow | None = ...,
         consistency: Global___Consistency.ValueType = ...,
         allow_incomplete: _builtins.bool = ...,
         min_version: _builtins.int = ...,
@@ -527,14 +665,20 @@ class BatchGetKvStateRequest(_message.Message):
         query: Global___Query | None = ...,
         server_id: _builtins.str = ...,
         ranges: _abc.Iterable[Global___ListRange] | None = ...,
+        windows: _abc.Iterable[Global___WindowRange] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "at_version", b"at_version", "query", b"query"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "at_version", b"at_version", "namespace", b"namespace", "query", b"query", "scope", b"scope", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "elements", b"elements", "job", b"job", "keys", b"keys", "keys_json", b"keys_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "one_cut", b"one_cut", "query", b"query", "ranges", b"ranges", "read", b"read", "server_id", b"server_id", "state_name", b"state_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "elements", b"elements", "job", b"job", "keys", b"keys", "keys_json", b"keys_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "one_cut", b"one_cut", "query", b"query", "ranges", b"ranges", "read", b"read", "scope", b"scope", "server_id", b"server_id", "state_name", b"state_name", "window", b"window", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
     _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015
+    _WhichOneofReturnType_scope: _TypeAlias = _typing.Literal["namespace", "window"]  # noqa: Y015
+    _WhichOneofArgType_scope: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__at_version) -> _WhichOneofReturnType__at_version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_scope) -> _WhichOneofReturnType_scope | None: ...
 
 Global___BatchGetKvStateRequest: _TypeAlias = BatchGetKvStateRequest  # noqa: Y015
 
@@ -848,6 +992,7 @@ class Query(_message.Message):
     ELEMENTS_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
     RANGES_FIELD_NUMBER: _builtins.int
+    WINDOWS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Chosen by the client; unique on its connection while unanswered."""
     state_id: _builtins.int
@@ -857,7 +1002,9 @@ class Query(_message.Message):
     deadline_ms: _builtins.int
     """Milliseconds that the client waits; 0: the server's default."""
     namespace: _builtins.bytes
-    """Encoded namespace of every key; empty: the void namespace."""
+    """Encoded namespace of every key; empty: the void namespace. Of a state with windows: a window;
+    empty for WINDOWS.
+    """
     read: Global___ReadKind.ValueType
     allow_incomplete: _builtins.bool
     min_version: _builtins.int
@@ -880,6 +1027,10 @@ class Query(_message.Message):
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListRange]:
         """SLICE: one for all keys, or one each."""
 
+    @_builtins.property
+    def windows(self) -> _containers.RepeatedCompositeFieldContainer[Global___WindowRange]:
+        """WINDOWS: one for all keys, or one each; none: all windows."""
+
     def __init__(
         self,
         *,
@@ -898,10 +1049,11 @@ class Query(_message.Message):
         elements: _abc.Iterable[_builtins.bytes] | None = ...,
         explain: _builtins.bool = ...,
         ranges: _abc.Iterable[Global___ListRange] | None = ...,
+        windows: _abc.Iterable[Global___WindowRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "at_version", b"at_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "deadline_ms", b"deadline_ms", "elements", b"elements", "explain", b"explain", "id", b"id", "keys", b"keys", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "placement_version", b"placement_version", "ranges", b"ranges", "read", b"read", "state_id", b"state_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "deadline_ms", b"deadline_ms", "elements", b"elements", "explain", b"explain", "id", b"id", "keys", b"keys", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "placement_version", b"placement_version", "ranges", b"ranges", "read", b"read", "state_id", b"state_id", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
     _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015
@@ -937,7 +1089,7 @@ class Answer(_message.Message):
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """POINT and ENTRY: stored values. PREFIX: one serialized `Records` each. EXISTS: one serialized
         `Presence` each. SIZE: one serialized `Size` each. SLICE: one serialized
-        `ListSlice` each.
+        `ListSlice` each. WINDOWS: one serialized `KeyWindows` each.
         """
 
     @_builtins.property
@@ -1023,6 +1175,7 @@ class ScanKvStateRequest(_message.Message):
     PREFIX_JSON_FIELD_NUMBER: _builtins.int
     PREFIX_KEY_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
     CONSISTENCY_FIELD_NUMBER: _builtins.int
     ALLOW_INCOMPLETE_FIELD_NUMBER: _builtins.int
     MIN_VERSION_FIELD_NUMBER: _builtins.int
@@ -1049,13 +1202,13 @@ class ScanKvStateRequest(_message.Message):
     prefix_key: _builtins.bytes
     """Prefix of the encoded key, without key group."""
     namespace: _builtins.bytes
-    """Encoded namespace; empty: the void namespace."""
+    """Encoded."""
     consistency: Global___Consistency.ValueType
     allow_incomplete: _builtins.bool
     min_version: _builtins.int
     max_staleness_ms: _builtins.int
     limit: _builtins.int
-    """Maximum number of keys; 0: all. The last `page_token` continues after them."""
+    """Maximum number of keys, or of their windows; 0: all. The last `page_token` continues after them."""
     page_token: _builtins.bytes
     """Page token of an earlier answer to the same scan: continues after its keys, as of its batch.
     Fails with VERSION_GONE if no server has that batch any more, unless `allow_newer` is set.
@@ -1080,6 +1233,8 @@ class ScanKvStateRequest(_message.Message):
     allow_newer: _builtins.bool
     """If the batch of the page token is gone, continue after its keys as of the newest batch."""
     @_builtins.property
+    def window(self) -> Global___TimeWindow: ...
+    @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyGroupRun]:
         """Set by a proxy: only the key groups in these runs, ascending. Empty: all."""
 
@@ -1095,6 +1250,7 @@ class ScanKvStateRequest(_message.Message):
         prefix_json: _builtins.str = ...,
         prefix_key: _builtins.bytes = ...,
         namespace: _builtins.bytes = ...,
+        window: Global___TimeWindow | None = ...,
         consistency: Global___Consistency.ValueType = ...,
         allow_incomplete: _builtins.bool = ...,
         min_version: _builtins.int = ...,
@@ -1111,9 +1267,9 @@ class ScanKvStateRequest(_message.Message):
         page_timeout_ms: _builtins.int = ...,
         allow_newer: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "_last_key_group", b"_last_key_group", "at_version", b"at_version", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "last_key_group", b"last_key_group", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "start", b"start", "start_json", b"start_json", "start_key", b"start_key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "_last_key_group", b"_last_key_group", "at_version", b"at_version", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "last_key_group", b"last_key_group", "namespace", b"namespace", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "scope", b"scope", "start", b"start", "start_json", b"start_json", "start_key", b"start_key", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "_last_key_group", b"_last_key_group", "allow_incomplete", b"allow_incomplete", "allow_newer", b"allow_newer", "at_version", b"at_version", "consistency", b"consistency", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "first_key_group", b"first_key_group", "job", b"job", "json", b"json", "keys_only", b"keys_only", "last_key_group", b"last_key_group", "limit", b"limit", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "page_timeout_ms", b"page_timeout_ms", "page_token", b"page_token", "placement_version", b"placement_version", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "runs", b"runs", "start", b"start", "start_json", b"start_json", "start_key", b"start_key", "state_name", b"state_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "_last_key_group", b"_last_key_group", "allow_incomplete", b"allow_incomplete", "allow_newer", b"allow_newer", "at_version", b"at_version", "consistency", b"consistency", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "first_key_group", b"first_key_group", "job", b"job", "json", b"json", "keys_only", b"keys_only", "last_key_group", b"last_key_group", "limit", b"limit", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "page_timeout_ms", b"page_timeout_ms", "page_token", b"page_token", "placement_version", b"placement_version", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "runs", b"runs", "scope", b"scope", "start", b"start", "start_json", b"start_json", "start_key", b"start_key", "state_name", b"state_name", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
     _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015
@@ -1123,6 +1279,8 @@ class ScanKvStateRequest(_message.Message):
     _WhichOneofArgType_end: _TypeAlias = _typing.Literal["end", b"end"]  # noqa: Y015
     _WhichOneofReturnType_prefix: _TypeAlias = _typing.Literal["prefix_json", "prefix_key"]  # noqa: Y015
     _WhichOneofArgType_prefix: _TypeAlias = _typing.Literal["prefix", b"prefix"]  # noqa: Y015
+    _WhichOneofReturnType_scope: _TypeAlias = _typing.Literal["namespace", "window"]  # noqa: Y015
+    _WhichOneofArgType_scope: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
     _WhichOneofReturnType_start: _TypeAlias = _typing.Literal["start_json", "start_key"]  # noqa: Y015
     _WhichOneofArgType_start: _TypeAlias = _typing.Literal["start", b"start"]  # noqa: Y015
     @_typing.overload
@@ -1133,6 +1291,8 @@ class ScanKvStateRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_end) -> _WhichOneofReturnType_end | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_prefix) -> _WhichOneofReturnType_prefix | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_scope) -> _WhichOneofReturnType_scope | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_start) -> _WhichOneofReturnType_start | None: ...
 
@@ -1213,6 +1373,7 @@ class ScannedKey(_message.Message):
     VALUE_JSON_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     REMAINING_MS_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
     key: _builtins.bytes
     """Key group and encoded key; empty for a scan in JSON."""
     key_json: _builtins.str
@@ -1229,6 +1390,10 @@ class ScannedKey(_message.Message):
         The scan continues and is not complete.
         """
 
+    @_builtins.property
+    def window(self) -> Global___TimeWindow:
+        """The window of the records, in a scan of every window."""
+
     def __init__(
         self,
         *,
@@ -1238,10 +1403,11 @@ class ScannedKey(_message.Message):
         value_json: _builtins.str = ...,
         error: _errors_pb2.Error | None = ...,
         remaining_ms: _builtins.int | None = ...,
+        window: Global___TimeWindow | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "error", b"error", "records", b"records", "remaining_ms", b"remaining_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "error", b"error", "records", b"records", "remaining_ms", b"remaining_ms", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "error", b"error", "key", b"key", "key_json", b"key_json", "records", b"records", "remaining_ms", b"remaining_ms", "value_json", b"value_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "error", b"error", "key", b"key", "key_json", b"key_json", "records", b"records", "remaining_ms", b"remaining_ms", "value_json", b"value_json", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__remaining_ms: _TypeAlias = _typing.Literal["remaining_ms"]  # noqa: Y015
     _WhichOneofArgType__remaining_ms: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms"]  # noqa: Y015

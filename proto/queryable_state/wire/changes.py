@@ -131,6 +131,22 @@ class ChangeBlockBuilder:
         self._has_deletes = True
         self._block.deleted_keys.append(key)
 
+    def delete_all(self, keys: Sequence[bytes]) -> None:
+        """Removes many records."""
+        if self._has_puts:
+            self._end_block()
+        size = sum(map(len, keys)) + _RECORD_OVERHEAD * len(keys)
+        if self._bytes + size <= self._max_bytes:
+            self._bytes += size
+            self._has_deletes = self._has_deletes or bool(keys)
+            self._block.deleted_keys.extend(keys)
+        elif len(keys) == 1:
+            self.delete(keys[0])
+        else:
+            half = len(keys) // 2
+            self.delete_all(keys[:half])
+            self.delete_all(keys[half:])
+
     def put(self, key: bytes, value: bytes) -> None:
         """Writes one record."""
         self._room_for(len(key) + len(value) + 2 * _RECORD_OVERHEAD)

@@ -20,6 +20,7 @@ _READ_KINDS: dict[registration_pb2.StateKind.ValueType, query_pb2.ReadKind.Value
     registration_pb2.AGGREGATING: query_pb2.POINT,
     registration_pb2.LIST: query_pb2.PREFIX,
     registration_pb2.MAP: query_pb2.PREFIX,
+    registration_pb2.TIMER: query_pb2.PREFIX,
     registration_pb2.OPERATOR_LIST: query_pb2.PREFIX,
     registration_pb2.OPERATOR_UNION: query_pb2.PREFIX,
     registration_pb2.BROADCAST: query_pb2.PREFIX,

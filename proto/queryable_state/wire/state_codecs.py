@@ -9,6 +9,7 @@ from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.keys.pending_timers import decode_timers
 from queryable_state.wire.operator_state import OPERATOR_KINDS, SubtaskKeys
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.values.value_codec import ValueCodec
@@ -69,11 +70,16 @@ class StateCodecs:
     def value(self) -> ValueCodec:
         """Codec of a record's value; of a chunk for a LIST.
 
-        Raises `InvalidRequestError` for an aggregating state that is not queryable: it stores
-        only the accumulator.
+        Raises `InvalidRequestError` for an aggregating state that is not queryable, which stores
+        only the accumulator, and for timers.
         """
         registration = self._registration
         types = {v.version: TypeInfo.from_proto(v.type) for v in registration.value_types}
+        if self.kind == StateKind.TIMER:
+            raise InvalidRequestError(
+                f"state {registration.state_name!r} keeps timers, which have no values: read them "
+                "with get_timers"
+            )
         if not types:
             raise InvalidRequestError(
                 f"state {registration.state_name!r} keeps no value to read: it stores only "
@@ -97,13 +103,15 @@ class StateCodecs:
 
     def decode_records(self, elements: Sequence[bytes], values: Sequence[bytes]) -> Any:
         """The whole value of a key: a `list` for a LIST and for operator lists, a `dict` for a MAP
-        and for broadcast state, else the value.
+        and for broadcast state, a `list` of `PendingTimer` for a TIMER, else the value.
 
         `elements` and `values` are aligned, in store order, of one key and namespace; not
         empty unless the value is a list or a dict.
         """
         if self.kind == StateKind.LIST:
             return decode_list(values, self.value)
+        if self.kind == StateKind.TIMER:
+            return decode_timers(elements)
         if self.kind in (StateKind.OPERATOR_LIST, StateKind.OPERATOR_UNION):
             return list(map(self.value.decode, values))
         if self.map_key is not None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
 from queryable_state.wire.json_text import key_from_json, to_jsonable
 from queryable_state.wire.keys.key_prefix import key_prefix_from_json
+from queryable_state.wire.keys.pending_timers import timers_jsonable
 from queryable_state.wire.operator_state import OPERATOR_KINDS
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.state_codecs import StateCodecs, StateKind, decode_list
+from queryable_state.wire.values.lifetime import remaining_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,15 +68,22 @@ class StateJson:
 
     def records_text(self, records: query_pb2.Records) -> str:
         """The whole value of a state object."""
+        return _dumped(self._jsonable(records), sum(map(len, records.values)))
+
+    def _jsonable(self, records: query_pb2.Records) -> Any:
         value = self._codecs.decode_records(records.elements, records.values)
+        if self._codecs.kind == StateKind.TIMER:
+            return timers_jsonable(value)
         info = self._codecs.value.type_info
         if self._codecs.map_key is not None:
             info = TypeInfo(Kind.MAP, key=self._codecs.map_key.type_info, element=info)
         elif self._codecs.kind in OPERATOR_KINDS:
             info = TypeInfo(Kind.LIST, element=info)
-        return _dumped(to_jsonable(value, info), sum(map(len, records.values)))
+        return to_jsonable(value, info)
 
-    def answer_text(self, read: query_pb2.ReadKind.ValueType, value: bytes) -> str:
+    def answer_text(
+        self, read: query_pb2.ReadKind.ValueType, value: bytes, info: query_pb2.ReadInfo
+    ) -> str:
         """The JSON text of an answer for one key, by its kind of read."""
         match read:
             case query_pb2.PREFIX:
@@ -86,11 +95,24 @@ class StateJson:
                 return "true"
             case query_pb2.SLICE:
                 return self._slice_text(query_pb2.ListSlice.FromString(value))
+            case query_pb2.WINDOWS:
+                return self._windows_text(query_pb2.KeyWindows.FromString(value), info)
             case query_pb2.SIZE:
                 size = query_pb2.Size.FromString(value)
                 return _dumped({"elements": size.elements, "value_bytes": size.value_bytes})
             case _:
                 return self.records_text(query_pb2.Records(elements=[b""], values=[value]))
+
+    def _windows_text(self, found: query_pb2.KeyWindows, info: query_pb2.ReadInfo) -> str:
+        texts = []
+        for window, records in zip(found.windows, found.records, strict=True):
+            text = {
+                "window": {"start_ms": window.start_ms, "end_ms": window.end_ms},
+                "value": self._jsonable(records),
+            }
+            life_ms = remaining_ms(records.values, info)
+            texts.append(text if life_ms is None else {**text, "remaining_ms": life_ms})
+        return _dumped(texts, sum(len(each) for every in found.records for each in every.values))
 
     def _slice_text(self, found: query_pb2.ListSlice) -> str:
         lists = self._codecs.value

@@ -4,6 +4,7 @@ A program creates a `StreamExecutionEnvironment`, keys a stream and processes it
 `set_queryable` method of a descriptor makes a state visible to `queryable_state.client`.
 """
 
+from queryable_state.streaming import windows
 from queryable_state.streaming.co_functions import (
     CoFlatMapFunction,
     CoMapFunction,
@@ -95,7 +96,10 @@ from queryable_state.streaming.sinks.collected import CloseableIterator
 from queryable_state.streaming.sinks.data_stream_sink import DataStreamSink
 from queryable_state.streaming.sinks.sinks import SparkSink
 from queryable_state.streaming.sources.spark_source import SparkSource
-from queryable_state.streaming.sources.watermark_strategy import WatermarkStrategy
+from queryable_state.streaming.sources.watermark_strategy import (
+    TimestampAssigner,
+    WatermarkStrategy,
+)
 from queryable_state.streaming.state import (
     AggregatingState,
     AppendingState,
@@ -124,14 +128,9 @@ from queryable_state.streaming.streams.connected_streams import (
     ConnectedStreams,
     KeyedConnectedStreams,
 )
+from queryable_state.streaming.streams.windowed.all_windowed_stream import AllWindowedStream
+from queryable_state.streaming.streams.windowed.windowed_stream import WindowedStream
 from queryable_state.streaming.ttl.state_ttl_config import StateTtlConfig
-from queryable_state.streaming.vectorised.column_aggregates import (
-    avg_of,
-    count_rows,
-    max_of,
-    min_of,
-    sum_of,
-)
 from queryable_state.streaming.vectorised.functions import (
     BatchKeys,
     BatchRuntimeContext,
@@ -139,6 +138,7 @@ from queryable_state.streaming.vectorised.functions import (
     KeyedBatchProcessFunction,
     ValueColumn,
 )
+from queryable_state.streaming.windows import *  # noqa: F403 - its `__all__` is part of this one
 from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.row import Row, RowKind
 from queryable_state.wire.schema.type_classes import (
@@ -170,6 +170,7 @@ __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "AllWindowedStream",
     "AppendingState",
     "BaseBroadcastProcessFunction",
     "BasicArrayTypeInfo",
@@ -277,6 +278,7 @@ __all__ = [
     "TimeCharacteristic",
     "TimeDomain",
     "TimerService",
+    "TimestampAssigner",
     "TupleTypeInfo",
     "TypeInfo",
     "TypeInformation",
@@ -288,9 +290,6 @@ __all__ = [
     "ValueState",
     "ValueStateDescriptor",
     "WatermarkStrategy",
-    "avg_of",
-    "count_rows",
-    "max_of",
-    "min_of",
-    "sum_of",
+    "WindowedStream",
 ]
+__all__ += windows.__all__

@@ -25,11 +25,12 @@ from queryable_state.streaming.streams.connected_streams import (
     ConnectedStreams,
     KeyedConnectedStreams,
 )
+from queryable_state.streaming.streams.dataframes.dataframe_methods import DataFrameMethods
 from queryable_state.streaming.streams.keyed_functions import KeyedStep
 from queryable_state.streaming.streams.keyed_input import KeyedInput
 from queryable_state.streaming.streams.keyed_operators import KeyedOperators
 from queryable_state.streaming.streams.keys import keyed
-from queryable_state.streaming.streams.multiple_inputs import lookup, union_node
+from queryable_state.streaming.streams.multiple_inputs import union_node
 from queryable_state.streaming.streams.partitioning import Partitioning
 from queryable_state.streaming.streams.queryable_sinks import QueryableSinks
 from queryable_state.streaming.streams.refused_on_keyed import RefusedOnKeyedStreams
@@ -43,12 +44,11 @@ from queryable_state.wire.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark.sql import DataFrame
-
     from queryable_state.streaming.descriptors import MapStateDescriptor
-    from queryable_state.streaming.graph.nodes import FrameNode
+    from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.ordering import DefaultOrder, OrderBy
     from queryable_state.streaming.runtime.stateless.steps import Step
+    from queryable_state.streaming.sources.watermark_strategy import WatermarkStrategy
     from queryable_state.streaming.stateless.functions import ProcessFunction
     from queryable_state.streaming.stateless.output_tag import OutputTag
     from queryable_state.wire.schema.types import TypeInfo
@@ -60,6 +60,7 @@ class DataStream(
     Transformations["DataStream"],
     Partitioning["DataStream"],
     AllWindowing["OperatorStream"],
+    DataFrameMethods["DataStream"],
 ):
     """A stream of elements; created by an environment or by an operator on another stream."""
 
@@ -157,35 +158,7 @@ class DataStream(
             ),
         )
 
-    def transform(self, function: Callable[[DataFrame], DataFrame]) -> DataStream:
-        """Applies a function of DataFrames, as `DataFrame.transform` does: `select`, `where`, join.
-
-        The function must be deterministic and keep no state between batches: Spark's own
-        aggregations, `dropDuplicates`, joins of streams and limits are refused. The elements keep
-        their event time if it is a column that the function keeps; behind a `map` it is not.
-        """
-        return DataStream(self._environment, self._environment._transformed(self._node, function))
-
-    def lookup_join(
-        self, dataframe: DataFrame, on: str | list[str], how: str = "left"
-    ) -> DataStream:
-        """Joins each element with a static DataFrame (`inner` or `left`) by columns of both.
-
-        Spark reads the DataFrame in each batch; `cache()` it if that is expensive.
-        """
-        joined = lookup(dataframe, on, how)
-        made = self._environment._transformed(self._node, joined, keeps_columns=True)
-        return DataStream(self._environment, made)
-
-    def to_dataframe(self) -> DataFrame:
-        """The stream as an ordinary streaming DataFrame.
-
-        The caller starts it with `writeStream`, with any sink and trigger; then its state is
-        queryable. `env.execute` does not run it.
-        """
-        return self._environment._dataframe_of(self._node)
-
-    def _stream_of(self, node: TransformNode | FrameNode | OperatorNode) -> DataStream:
+    def _stream_of(self, node: StreamNode) -> DataStream:
         if isinstance(node, OperatorNode):
             return OperatorStream(self._environment, self._environment._add_operator(node))
         if isinstance(node, TransformNode):
@@ -276,6 +249,10 @@ class KeyedStream(
     def union(self, *streams: DataStream | KeyedStream) -> DataStream:
         """The elements of this stream and the others, without their keys."""
         return self._source.union(*streams)
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """The elements with timestamps and a watermark, without their keys."""
+        return self._source.assign_timestamps_and_watermarks(watermark_strategy)
 
     def _stepped(self, kind: str, step: Step, output: TypeInfo) -> OperatorStream:
         return self._stream(kind, KeyedProcess(KeyedStep(step)), output)

@@ -13,11 +13,10 @@ from queryable_state.client import (
     DescriptorMismatchError,
     InvalidRequestError,
     KeyTypeError,
-    UnknownKeyOrNamespaceError,
 )
 from queryable_state.client._batching.key_batcher import KeyBatcher
 from queryable_state.client._client_base import MAX_OPTION_BATCHERS
-from queryable_state.wire.keys.store_keys import window_namespace
+from queryable_state.wire.keys.time_window import TimeWindow
 
 if TYPE_CHECKING:
     from queryable_state.client import QueryableStateClient
@@ -47,13 +46,13 @@ class _UnhashableDescriptor(_Descriptor):
 async def test_calls_with_different_options_leave_a_bounded_number_of_batchers(
     client: QueryableStateClient, job: InProcessJob
 ) -> None:
-    """A time-out that is what is left of a request's, a namespace a window."""
+    """A time-out that is what is left of a request's, and windows of all times."""
     for number in range(MAX_OPTION_BATCHERS):
         state = await client.get_kv_state("sensors", "last", "sensor_1", timeout_s=9 + number / 64)
         assert state.value() == 1.0
-        window = window_namespace(number * 1000, number * 1000 + 1000)
-        with pytest.raises(UnknownKeyOrNamespaceError):
-            await client.get_kv_state("sensors", "last", "sensor_1", namespace=window)
+        window = TimeWindow(number * 1000, number * 1000 + 1000)
+        with pytest.raises(InvalidRequestError, match="no windows"):
+            await client.get_kv_state("sensors", "last", "sensor_1", window=window)
     assert len(_batchers()) < MAX_OPTION_BATCHERS + 5
 
 

@@ -222,9 +222,11 @@ async def _mute_owner(cluster: InProcessCluster) -> AsyncIterator[int]:
 
 def test_all_kinds_of_state_have_a_way_to_be_read() -> None:
     location = registration_pb2.StateLocation(
-        registration=registration_pb2.StateRegistration(kind=registration_pb2.TIMER)
+        registration=registration_pb2.StateRegistration(
+            kind=registration_pb2.STATE_KIND_UNSPECIFIED
+        )
     )
-    with pytest.raises(InvalidRequestError, match="TIMER"):
+    with pytest.raises(InvalidRequestError, match="STATE_KIND_UNSPECIFIED"):
         LocatedState.of(location)
 
 

@@ -15,10 +15,10 @@ from queryable_state.streaming.runtime.states.cached_state import StateContext
 from queryable_state.streaming.runtime.states.cursor import CurrentKey
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
-from queryable_state.streaming.stateless.timers import NO_WATERMARK
 from queryable_state.v1.registration_pb2 import StateRegistration
 from queryable_state.wire.changes import ChangeBlockBuilder, read_block
 from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.event_time import NO_WATERMARK
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, window_namespace
 from queryable_state.wire.keys.timer_keys import Clock, timer_element

@@ -84,7 +84,7 @@ class Limits(KeyedBroadcastProcessFunction):
 
     def on_timer(
         self, timestamp: int, ctx: KeyedBroadcastOnTimerContext
-    ) -> Iterator[tuple[str, int]]:
+    ) -> Iterator[tuple[str, int | None]]:
         assert ctx.time_domain() is TimeDomain.PROCESSING_TIME
         assert ctx.timestamp() == timestamp <= ctx.current_processing_time()
         yield ctx.get_current_key(), ctx.get_broadcast_state(RULES).get(ctx.get_current_key())

@@ -25,6 +25,7 @@ from queryable_state.streaming.runtime.operators.operators import (
 )
 from queryable_state.streaming.testing import InMemoryStateBackend, KeyedOperatorHarness
 from queryable_state.streaming.testing.local_cluster import LocalCluster
+from queryable_state.wire.event_time import NO_WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -138,7 +139,7 @@ def test_a_chunk_has_its_columns_in_their_declared_types_and_its_distinct_keys()
         pa.map_(pa.string(), pa.int32()),
     ]
     assert (keys, indices, count) == ([0.0], [0, 0, 0], 1)
-    assert clocks == (1_000, 0)
+    assert clocks == (1_000, NO_WATERMARK)
 
 
 def test_a_read_is_the_stored_form_of_a_write_in_the_same_chunk_and_in_later_ones() -> None:

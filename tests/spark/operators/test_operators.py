@@ -118,12 +118,12 @@ def test_a_function_reads_the_same_however_its_rows_are_cut_into_batches(
 def test_a_function_with_a_hook_that_nothing_calls_is_refused_before_the_job_starts(
     env: StreamExecutionEnvironment, feed: MakeFeed
 ) -> None:
-    class Timed(CountPerKey):
-        def on_timer(self, timestamp: int, ctx: object) -> None: ...
+    class Listening(CountPerKey):
+        def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None: ...
 
     keyed = env.from_dataframe(feed(READINGS).dataframe()).key_by("sensor")
-    with pytest.raises(InvalidRequestError, match=r"Timed\.on_timer would never be called"):
-        keyed.process(Timed(), COUNTS)
+    with pytest.raises(InvalidRequestError, match=r"Listening\.notify_checkpoint_subsumed would"):
+        keyed.process(Listening(), COUNTS)
 
 
 def test_sums_minima_and_maxima_are_put_out_and_kept(

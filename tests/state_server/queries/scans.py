@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.state_server.owner import MAX_PARALLELISM, STATE_ID, VALUES, Owner
 
-from queryable_state.server.query.scan_query import ScanQuery
+from queryable_state.server.query.scan_query import ScanQuery, position_of
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.schema.types import Types
@@ -39,9 +39,9 @@ async def messages(owner: Owner, query: ScanQuery) -> list[query_pb2.ScanKvState
     assert [message.last for message in found] == [False] * (len(found) - 1) + [True]
     assert all(message.info == found[0].info for message in found)
     for message in found[:-1]:
-        assert message.page_token == message.keys[-1].key
+        assert message.page_token == position_of(message.keys[-1])
         assert not message.complete
-    keys = [scanned.key for message in found for scanned in message.keys]
+    keys = [position_of(scanned) for message in found for scanned in message.keys]
     assert keys == sorted(set(keys))
     return found
 

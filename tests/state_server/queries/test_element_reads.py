@@ -20,6 +20,7 @@ from queryable_state.wire.keys.store_keys import (
     record_key,
     window_namespace,
 )
+from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
 from queryable_state.wire.schema.types import Types
 from queryable_state.wire.values.value_codec import ValueCodec
 
@@ -77,8 +78,9 @@ def test_each_key_may_have_an_element_of_its_own(owner: Owner) -> None:
 
 def test_entries_are_of_one_namespace(owner: Owner) -> None:
     owner.registration.kind = registration_pb2.MAP
+    owner.registration.namespace_type.CopyFrom(TIME_WINDOW_TYPE.to_proto())
     owner.own_all()
-    window = window_namespace(0, 10)
+    window, other = window_namespace(0, 10), window_namespace(10, 20)
     owner.seal_records(0, [(ONE, window, entry("a"), VALUES.encode(1))])
     owner.commit(0)
     for read, elements in (
@@ -87,8 +89,11 @@ def test_entries_are_of_one_namespace(owner: Owner) -> None:
         (query_pb2.EXISTS, []),
         (query_pb2.SIZE, []),
     ):
-        assert list(owner.ask(ONE, read=read, elements=elements).missing) == [0]
+        in_other = owner.ask(ONE, read=read, elements=elements, namespace=other)
+        assert list(in_other.missing) == [0]
         assert owner.ask(ONE, read=read, elements=elements, namespace=window).values
+        without = owner.ask(ONE, read=read, elements=elements)
+        assert without.error.reason == Reason.INVALID_REQUEST
 
 
 def test_existence_and_size_of_a_map(owner: Owner) -> None:

@@ -12,6 +12,7 @@ from queryable_state.server.storage.overlay import OverlayBuilder
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import Reason
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, record_key, window_namespace
+from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
 
 if TYPE_CHECKING:
     from tests.state_server.owner import Owner
@@ -201,14 +202,15 @@ def test_an_older_answer_of_the_coordinator_does_not_shorten_the_lease(owner: Ow
 
 
 def test_a_prefix_read_gives_the_records_of_one_key_and_namespace(owner: Owner) -> None:
+    owner.registration.namespace_type.CopyFrom(TIME_WINDOW_TYPE.to_proto())
     owner.own(0)
     key, neighbour = key_of(0), key_of(0, 1)
-    window = window_namespace(0, 10)
+    window, other = window_namespace(0, 10), window_namespace(10, 20)
     elements = [b"a", b"b"]
     builder = OverlayBuilder()
     block = changes_pb2.ChangeBlock(format_version=1, state_id=STATE_ID)
     for number, element in enumerate(elements):
-        for name, namespace in ((key, VOID_NAMESPACE), (key, window), (neighbour, VOID_NAMESPACE)):
+        for name, namespace in ((key, other), (key, window), (neighbour, other)):
             block.put_keys.append(record_key(KEYS.wire_key(name), namespace, element))
             block.put_values.append(VALUES.encode(number))
     builder.add_block(block)
@@ -258,12 +260,14 @@ def test_values_beyond_the_size_of_an_answer_are_to_be_asked_again(owner: Owner)
 
 @pytest.mark.parametrize("key", [b"", b"\x00", b"\xff\xffx"])
 def test_a_key_without_a_key_group_is_an_invalid_request(owner: Owner, key: bytes) -> None:
-    # A kind of which there are slices.
+    # A kind of which there are slices, and windows.
     owner.registration.kind = registration_pb2.LIST
+    owner.registration.namespace_type.CopyFrom(TIME_WINDOW_TYPE.to_proto())
     owner.own(0)
     query = query_pb2.Query(id=1, state_id=STATE_ID, keys=[key])
     for read in query_pb2.ReadKind.values():
         query.read = read
+        query.namespace = b"" if read == query_pb2.WINDOWS else window_namespace(0, 10)
         answer = owner.engine.answer(query)
         assert answer is not None
         assert answer.error.reason == Reason.INVALID_REQUEST

@@ -30,6 +30,7 @@ from queryable_state.wire.keys.store_keys import (
     list_element,
     window_namespace,
 )
+from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,21 +141,22 @@ async def test_keys_may_be_had_without_their_values(filled: Owner) -> None:
 async def test_all_records_of_a_key_are_together(owner: Owner) -> None:
     """Also where they are many, and those of other namespaces between them."""
     owner.registration.kind = registration_pb2.LIST
+    owner.registration.namespace_type.CopyFrom(TIME_WINDOW_TYPE.to_proto())
     owner.engine.limits = Limits()
     owner.own(0)
-    window = window_namespace(0, 10)
+    windows = [window_namespace(0, 10), window_namespace(10, 20)]
     counts = {key_of(0, number): number * 900 for number in range(4)}
     owner.seal_records(
         0,
         (
             (key, namespace, list_element(0, number), VALUES.encode(number))
             for key, count in counts.items()
-            for namespace in (VOID_NAMESPACE, window)
+            for namespace in windows
             for number in range(count)
         ),
     )
     owner.commit(0)
-    for namespace in (VOID_NAMESPACE, window):
+    for namespace in windows:
         query = scan_query(last_key_group=31, namespace=namespace)
         found = await scanned(owner, query)
         assert {key: len(values) for key, values in found.items()} == {

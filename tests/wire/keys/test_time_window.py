@@ -7,14 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from queryable_state.v1 import registration_pb2
+from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, window_namespace
 from queryable_state.wire.keys.time_window import (
     TIME_WINDOW_TYPE,
     TimeWindow,
-    check_every_window,
-    check_one_window,
+    check_window,
 )
 
 PLAIN = registration_pb2.StateRegistration(queryable_name="last")
@@ -33,6 +32,10 @@ def test_a_window_is_its_namespace_and_back() -> None:
     for other in (VOID_NAMESPACE, b"", NAMESPACE + b"x", window_namespace(1, 0)):
         with pytest.raises(CorruptDataError):
             TimeWindow.of_namespace(other)
+
+
+def test_the_registered_type_of_windows_is_pinned() -> None:
+    assert TIME_WINDOW_TYPE.simple_string() == "struct<start_ms:bigint,end_ms:bigint>"
 
 
 def test_windows_are_values_that_sort_by_start_and_then_end() -> None:
@@ -58,19 +61,29 @@ def test_a_window_may_be_given_in_times_with_a_zone() -> None:
 
 
 def test_a_read_names_a_window_exactly_if_the_state_has_windows() -> None:
-    check_one_window(PLAIN, b"")
-    check_one_window(PLAIN, VOID_NAMESPACE)
-    check_one_window(WINDOWED, NAMESPACE)
+    check_window(PLAIN, b"")
+    check_window(PLAIN, VOID_NAMESPACE)
+    check_window(WINDOWED, NAMESPACE)
     with pytest.raises(InvalidRequestError, match=r"'last' has no windows.*leave out the window"):
-        check_one_window(PLAIN, NAMESPACE)
+        check_window(PLAIN, NAMESPACE)
     for none in (b"", VOID_NAMESPACE):
         with pytest.raises(InvalidRequestError, match=r"'maxima'.*pass window=TimeWindow"):
-            check_one_window(WINDOWED, none)
+            check_window(WINDOWED, none)
 
 
 def test_all_windows_are_read_of_a_state_that_has_some() -> None:
-    check_every_window(WINDOWED, b"")
+    check_window(WINDOWED, b"", query_pb2.WINDOWS)
     with pytest.raises(InvalidRequestError, match="'last' has no windows"):
-        check_every_window(PLAIN, b"")
+        check_window(PLAIN, b"", query_pb2.WINDOWS)
     with pytest.raises(InvalidRequestError, match="one window is named"):
-        check_every_window(WINDOWED, NAMESPACE)
+        check_window(WINDOWED, NAMESPACE, query_pb2.WINDOWS)
+
+
+def test_timers_are_read_of_all_windows_or_of_one() -> None:
+    timers = registration_pb2.StateRegistration(
+        kind=registration_pb2.TIMER, namespace_type=TIME_WINDOW_TYPE.to_proto()
+    )
+    check_window(timers, b"")
+    check_window(timers, NAMESPACE)
+    with pytest.raises(InvalidRequestError, match="get_timers"):
+        check_window(timers, b"", query_pb2.WINDOWS)

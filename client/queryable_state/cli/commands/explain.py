@@ -12,9 +12,10 @@ from queryable_state.cli.arguments import (
     add_state,
     key_of,
     read_options,
+    window_json,
 )
 from queryable_state.cli.exit_codes import NOT_THERE, REFUSED
-from queryable_state.cli.tables import cell, table, us_text
+from queryable_state.cli.tables import cell, table, us_text, window_text
 from queryable_state.wire.errors import UnknownKeyOrNamespaceError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ async def _explain(
     key = key_of(options.key, shown.state.key_type)
     explained = await client.explain(options.job, options.state, key, **read_options(options))
     if options.json:
-        print_json({**shown.names(), **_json(explained, shown)})
+        print_json({**shown.names(), **window_json(options), **_json(explained, shown)})
     else:
         print(*_lines(explained, shown), sep="\n")
     if explained.state is not None:
@@ -99,6 +100,8 @@ def _json(explained: Explanation, shown: ShownState) -> dict[str, Any]:
 
 def _lines(explained: Explanation, shown: ShownState) -> list[str]:
     lines = []
+    if explained.window is not None:
+        lines.append(f"window {window_text(explained.window)}")
     if explained.state is not None:
         lines += [cell(shown.value(explained.state)), info_text(explained.state.info)]
     if explained.error is not None:

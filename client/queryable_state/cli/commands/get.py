@@ -12,6 +12,7 @@ from queryable_state.cli.arguments import (
     add_state,
     key_of,
     read_options,
+    window_json,
 )
 from queryable_state.cli.exit_codes import NOT_THERE
 from queryable_state.cli.tables import table
@@ -29,7 +30,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "get",
         help="read one key, one entry of a map, or a slice of a list",
-        description="Prints the value of one key. Exits with 1 if the key has no value.",
+        description="Prints the value of one key, or its pending timers. Exits with 1 if the key "
+        "has no value.",
         epilog=KEYS_EPILOG,
     )
     add_state(parser)
@@ -55,7 +57,7 @@ async def _get(options: argparse.Namespace, client: QueryableStateClient, shown:
     if options.slice is not None and (options.exists or options.size or options.map_key):
         raise InvalidRequestError("--slice reads elements: omit --exists, --size and --map-key")
     key = key_of(options.key, shown.state.key_type)
-    asked: dict[str, Any] = {**shown.names(), "key": shown.key(key)}
+    asked: dict[str, Any] = {**shown.names(), "key": shown.key(key), **window_json(options)}
     entry: tuple[Any, ...] = ()
     if options.map_key is not None:
         entry = (_map_key(options.map_key, shown),)

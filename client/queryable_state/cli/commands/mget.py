@@ -22,6 +22,7 @@ from queryable_state.cli.arguments import (
     key_of,
     keys_of_lines,
     read_options,
+    window_json,
 )
 from queryable_state.cli.exit_codes import NOT_THERE, REFUSED
 from queryable_state.cli.tables import table
@@ -71,7 +72,8 @@ async def _mget(
     )
     if options.json:
         results = [_result_json(result, shown) for result in answer]
-        print_json({**shown.names(), "version": answer.version, "results": results})
+        names = {**shown.names(), **window_json(options)}
+        print_json({**names, "version": answer.version, "results": results})
     else:
         print(*_lines_of(answer, shown), sep="\n")
     if answer.failed:

@@ -16,6 +16,7 @@ from queryable_state.cli.arguments import (
     key_of,
     prefix_of,
     read_options,
+    window_json,
 )
 from queryable_state.cli.exit_codes import NOT_THERE
 from queryable_state.cli.tables import GrowingTable
@@ -89,15 +90,19 @@ async def _scan(
     )
     async with scan:
         if options.json:
-            await _print_json(scan, shown)
+            await _print_json(scan, {**shown.names(), **window_json(options)}, shown)
         else:
-            await _print_table(scan, shown, keys_only=options.keys_only)
+            head = list(shown.key_head)
+            # Each window of a key is an item of its own.
+            if shown.state.is_windowed and options.window is None and shown.state.kind != "TIMER":
+                head.append("window")
+            await _print_table(scan, shown, head, keys_only=options.keys_only)
     # A scan that ended at its limit is not incomplete.
     return 0 if scan.complete or scan.page_token else NOT_THERE
 
 
-async def _print_table(scan: Scan, shown: ShownState, *, keys_only: bool) -> None:
-    lines = GrowingTable([*shown.key_head, *([] if keys_only else shown.value_head)])
+async def _print_table(scan: Scan, shown: ShownState, head: list[str], *, keys_only: bool) -> None:
+    lines = GrowingTable([*head, *([] if keys_only else shown.value_head)])
     count = 0
     async for page in scan.pages():
         rows = [
@@ -126,14 +131,14 @@ def _value_cells(state: KvState, shown: ShownState) -> list[str]:
         return [error_text(refusal), *[""] * (len(shown.value_head) - 1)]
 
 
-async def _print_json(scan: Scan, shown: ShownState) -> None:
+async def _print_json(scan: Scan, names: dict[str, Any], shown: ShownState) -> None:
     """Prints one JSON object, streamed page by page; an interrupted scan is invalid JSON."""
-    head = json.dumps(shown.names())
+    head = json.dumps(names)
     print(f'{head[:-1]}, "keys": [', end="")
     before = "\n"
     async for page in scan.pages():
         for key, state in page:
-            entry = {"key": shown.key(key)}
+            entry: dict[str, Any] = shown.scanned_key(key)
             if state is not None:
                 try:
                     entry |= {"value": shown.value(state), "remaining_ms": state.remaining_ms}

@@ -63,6 +63,7 @@ def _json(state: StateInfo, measure: StateMeasure | None) -> dict[str, Any]:
         "kind": state.kind,
         "key_type": state.key_type.simple_string(),
         "value_type": None if state.value_type is None else state.value_type.simple_string(),
+        "windowed": state.is_windowed,
         "map_key_type": None if state.map_key_type is None else state.map_key_type.simple_string(),
         "ttl_ms": state.ttl_ms or None,
     }
@@ -91,7 +92,10 @@ def _row(state: StateInfo, measure: StateMeasure | None) -> list[str]:
     value = "" if state.value_type is None else state.value_type.simple_string()
     if state.map_key_type is not None:
         value = f"{state.map_key_type} -> {value}"
-    row = [state.job_name, state.state_name, state.kind, state.key_type.simple_string(), value]
+    key = state.key_type.simple_string()
+    if state.is_windowed:
+        key += ", window"
+    row = [state.job_name, state.state_name, state.kind, key, value]
     if measure is not None:
         complete = "yes" if measure.complete else "no"
         row += [str(measure.records), bytes_text(measure.bytes), complete]

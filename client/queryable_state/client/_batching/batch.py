@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from queryable_state.client._reading.decode_context import DecodeContext
-from queryable_state.client._reading.operation import EntryKey, SliceKey
+from queryable_state.client._reading.operation import EntryKey, SliceKey, WindowsKey
 from queryable_state.client._reading.state_types import states_of
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
@@ -179,6 +179,8 @@ class Batch:
             query.elements.extend([key.element for key in self.keys if isinstance(key, EntryKey)])
         if options.operation.of_slices:
             query.ranges.extend([key.range for key in self.keys if isinstance(key, SliceKey)])
+        if options.operation.of_windows:
+            query.windows.extend([key.windows for key in self.keys if isinstance(key, WindowsKey)])
 
     def _complete_part(self, answer: query_pb2.Answer) -> Sequence[Failure]:
         if self.pending is None:
@@ -219,4 +221,5 @@ class Batch:
 
     def _context(self, answer: query_pb2.Answer) -> DecodeContext:
         assert self.codecs is not None
-        return DecodeContext(self.batcher.answer_codecs(self.codecs), answer.info)
+        codecs = self.batcher.answer_codecs(self.codecs)
+        return DecodeContext(codecs, answer.info, self.batcher.options.window)

@@ -9,7 +9,6 @@ from queryable_state.client._reading.pending_results import JoinedResults
 from queryable_state.client._reading.states import KvState
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError
-from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 
 if TYPE_CHECKING:
     import asyncio
@@ -109,6 +108,7 @@ class KeyBatcher:
         try:
             if self.options.expectation is not None:
                 self.options.expectation.check(located)
+            operation.check_window(located, self.options.namespace)
             self.encode = operation.encoder(codecs, located)
             self.encode_all = operation.encoder_of_many(codecs, self.encode)
         except QueryableStateError as refusal:
@@ -196,8 +196,8 @@ class KeyBatcher:
 
     def missing_text(self, key: Any) -> str:
         """Returns the error text of one key, or map entry, without a value."""
-        namespace = self.options.namespace
-        where = "" if namespace in (b"", VOID_NAMESPACE) else f" in namespace {namespace.hex()}"
+        window = self.options.window
+        where = "" if window is None else f" in {window}"
         return (
             f"nothing is stored under {self.options.operation.describe(key)}{where} of "
             f"{self.describe()}"

@@ -11,6 +11,7 @@ from queryable_state.client._reading.operation import VALUE, Operation
 if TYPE_CHECKING:
     from queryable_state.client._batching.expectation import Expectation
     from queryable_state.client._batching.lookup_trace import LookupTrace
+    from queryable_state.wire.keys.time_window import TimeWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +20,8 @@ class QueryOptions:
 
     timeout_s: float
     consistency: Consistency = Consistency.COMMITTED
-    namespace: bytes = b""
-    """Encoded; empty: the void namespace."""
+    window: TimeWindow | None = None
+    """None: the state has no windows, or all of them are read."""
     allow_incomplete: bool = False
     expectation: Expectation | None = None
     """Types the caller expects; None: not checked."""
@@ -31,10 +32,15 @@ class QueryOptions:
     """Set for an explained lookup only."""
 
     @property
+    def namespace(self) -> bytes:
+        """The encoded namespace of the window; empty: there is none."""
+        return b"" if self.window is None else self.window.namespace
+
+    @property
     def is_plain(self) -> bool:
         """True if a query message needs only the keys and the kind of read."""
         return not (
-            self.namespace
+            self.window
             or self.allow_incomplete
             or self.at_version is not None
             or self.trace is not None

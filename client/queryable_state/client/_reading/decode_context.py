@@ -9,17 +9,25 @@ from queryable_state.client._reading.info import ReadInfo
 if TYPE_CHECKING:
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.errors import QueryableStateError
+    from queryable_state.wire.keys.time_window import TimeWindow
     from queryable_state.wire.state_codecs import StateCodecs
 
 
 class DecodeContext:
-    """Codecs and `ReadInfo` of the states of one answer."""
+    """Codecs, `ReadInfo` and window of the states of one answer."""
 
-    __slots__ = ("_info", "codecs", "proto")
+    __slots__ = ("_info", "codecs", "proto", "window")
 
-    def __init__(self, codecs: StateCodecs, proto: query_pb2.ReadInfo) -> None:
+    def __init__(
+        self,
+        codecs: StateCodecs,
+        proto: query_pb2.ReadInfo,
+        window: TimeWindow | None = None,
+    ) -> None:
         self.codecs = codecs
         self.proto = proto
+        self.window = window
+        """The window of the states; None: they have none."""
         self._info: ReadInfo | None = None
 
     @property
@@ -35,9 +43,10 @@ class RefusedContext(DecodeContext):
 
     __slots__ = ("_refusal",)
 
-    def __init__(self, refusal: QueryableStateError, proto: query_pb2.ReadInfo) -> None:
+    def __init__(self, refusal: QueryableStateError, context: DecodeContext) -> None:
         self._refusal = refusal
-        self.proto = proto
+        self.proto = context.proto
+        self.window = context.window
         self._info = None
 
     @property

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Generic
 from queryable_state.client._reading.states import (
     NOT_DECODED,
     KvState,
-    chunk_remaining_ms,
     takes_no_key,
 )
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.schema.type_variables import T, V
 from queryable_state.wire.state_codecs import decode_list
+from queryable_state.wire.values.lifetime import chunk_remaining_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,7 +65,7 @@ class ListSlice(KvState, Generic[T]):
 
     def element_remaining_ms(self) -> list[int | None]:
         """Milliseconds from the read until each element of the slice expires; None: never."""
-        return chunk_remaining_ms(self._found.chunks, self._context)
+        return chunk_remaining_ms(self._found.chunks, self._context.proto)
 
     def is_empty(self) -> bool:
         """True if the list has no element at `start`."""

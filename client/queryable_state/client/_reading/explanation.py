@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.states import KvState
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.errors import QueryableStateError
+    from queryable_state.wire.keys.time_window import TimeWindow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +82,9 @@ class Explanation:
     state_id: int
     """The state's number, assigned by the coordinator."""
 
+    window: TimeWindow | None
+    """The window of the lookup; None: it names none."""
+
     key_group: int
 
     subtask: int
@@ -119,5 +123,10 @@ class Explanation:
             f"owner {self.owner_id} at {self.owner_address}"
         )
         how = "connections: " + "; ".join(map(str, self.connections))
-        lines = [f"{self.key!r}: {outcome}", where, how, *(f"  {step}" for step in self.steps)]
+        lines = [f"{self.key!r}: {outcome}"]
+        if self.window is not None:
+            lines.append(f"window: {self.window}")
+        if self.state is not None and self.state.info.watermark_ms:
+            lines.append(f"watermark: {self.state.info.watermark_ms} ms since the epoch")
+        lines += [where, how, *(f"  {step}" for step in self.steps)]
         return "\n".join([*lines, f"  in all {self.total_us} us"])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from queryable_state.v1 import registration_pb2
+from queryable_state.wire.keys.time_window import is_windowed
 from queryable_state.wire.schema.types import TypeInfo
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class StateInfo:
     """Queryable name."""
 
     kind: str
-    """VALUE, LIST, MAP, REDUCING, AGGREGATING, OPERATOR_LIST, OPERATOR_UNION or BROADCAST."""
+    """VALUE, LIST, MAP, REDUCING, AGGREGATING, TIMER, OPERATOR_LIST, OPERATOR_UNION or
+    BROADCAST."""
 
     key_type: TypeInfo
     """Type of the keys; INT, the index of a subtask, for operator state."""
@@ -69,6 +71,10 @@ class StateInfo:
 
     map_key_type: TypeInfo | None
     """Type of the map keys of a MAP or BROADCAST; None for other kinds."""
+
+    is_windowed: bool
+    """True if the state has a value for each window of a key; of a TIMER: if it has timers of
+    windows."""
 
     ttl_ms: int
     """Milliseconds from the last update of a value to its expiry; 0: values do not expire."""
@@ -90,6 +96,7 @@ class StateInfo:
             map_key_type=(
                 TypeInfo.from_proto(state.map_key_type) if state.HasField("map_key_type") else None
             ),
+            is_windowed=is_windowed(state),
             ttl_ms=state.ttl.ttl_ms,
             registration=state,
         )

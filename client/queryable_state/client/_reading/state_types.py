@@ -15,6 +15,7 @@ from queryable_state.client._reading.states import (
     ReducingState,
     ValueState,
 )
+from queryable_state.client._reading.timed.pending_timers import PendingTimers
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import CorruptDataError, QueryableStateError
 
@@ -45,6 +46,7 @@ STATE_TYPES: dict[registration_pb2.StateKind.ValueType, type[KvState]] = {
     registration_pb2.OPERATOR_LIST: ListState,
     registration_pb2.OPERATOR_UNION: ListState,
     registration_pb2.BROADCAST: MapState,
+    registration_pb2.TIMER: PendingTimers,
 }
 
 
@@ -56,7 +58,7 @@ def scanned_state(
     """Returns the state of one scanned key; if it has an error, its methods raise the error."""
     if scanned.HasField("error"):
         refusal = QueryableStateError.from_proto(scanned.error)
-        return STATE_TYPES[kind](b"", RefusedContext(refusal, context.proto))
+        return STATE_TYPES[kind](b"", RefusedContext(refusal, context))
     return state_of(kind, scanned.records, context)
 
 

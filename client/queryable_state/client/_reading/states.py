@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
 from queryable_state.wire.schema.type_variables import OUT, K, T, V
-from queryable_state.wire.values.lifetime import expires_at_ms, remaining_ms
-from queryable_state.wire.values.list_elements import element_count
+from queryable_state.wire.values.lifetime import chunk_remaining_ms, expires_at_ms, remaining_ms
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterator, KeysView, Sequence, ValuesView
 
     from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.client._reading.info import ReadInfo
+    from queryable_state.wire.keys.time_window import TimeWindow
 
 NOT_DECODED: Any = object()
 """Marker of a value that was not decoded yet."""
@@ -41,6 +41,11 @@ class KvState:
     def info(self) -> ReadInfo:
         """The batch at which the state was read, its clocks, and the server that answered."""
         return self._context.info
+
+    @property
+    def window(self) -> TimeWindow | None:
+        """The window of the state; None for a state without windows."""
+        return self._context.window
 
     @property
     def remaining_ms(self) -> int | None:
@@ -118,11 +123,12 @@ class KvState:
     def __repr__(self) -> str:
         info = self.info
         of = f" of {info.checkpoint}" if info.checkpoint else ""
+        where = f" in {self.window}" if self.window else ""
         try:
             decoded = self._decode()
         except QueryableStateError as refusal:
             decoded = refusal
-        return f"<{type(self).__name__} at batch {info.version}{of}: {decoded!r}>"
+        return f"<{type(self).__name__}{where} at batch {info.version}{of}: {decoded!r}>"
 
     def _decode(self) -> Any:
         if self._decoded is NOT_DECODED:
@@ -220,7 +226,7 @@ class ListState(RecordsState, Generic[T]):
 
     def element_remaining_ms(self) -> list[int | None]:
         """Milliseconds from the read until each element expires; None: never."""
-        return chunk_remaining_ms(self._stored(), self._context)
+        return chunk_remaining_ms(self._stored(), self._context.proto)
 
     def is_empty(self) -> bool:
         """True if there is no element."""
@@ -282,14 +288,6 @@ class MapState(RecordsState, Generic[K, V]):
     def _entries(self) -> dict[K, V | None]:
         entries: dict[K, V | None] = self._decode()
         return entries
-
-
-def chunk_remaining_ms(chunks: Sequence[bytes], context: DecodeContext) -> list[int | None]:
-    """Returns the remaining life of each element of some chunks of a list."""
-    remaining: list[int | None] = []
-    for chunk in chunks:
-        remaining += [remaining_ms((chunk,), context.proto)] * element_count(chunk)
-    return remaining
 
 
 def takes_no_key(state: KvState, key: Any) -> None:

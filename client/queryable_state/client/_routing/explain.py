@@ -47,6 +47,7 @@ async def explained(dispatcher: Dispatcher, plain: KeyBatcher, key: Any) -> Expl
         state=state,
         error=error,
         state_id=located.state_id,
+        window=plain.options.window,
         key_group=key_group,
         subtask=servers.subtask,
         operator_uid=located.registration.operator_uid,

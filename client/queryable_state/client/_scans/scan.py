@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.info import ReadInfo
 from queryable_state.client._reading.state_types import scanned_state
+from queryable_state.client._reading.timed.key_windows import WindowedKey
 from queryable_state.client._routing.retries import LOOKUPS
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.operator_state import refuse_scan
 
 if TYPE_CHECKING:
@@ -36,12 +38,18 @@ class Scan:
             async for key, state in scan:
                 print(key, state.value())
 
-    Key groups follow each other, and keys are in order within each key group. States are
-    None with `keys_only`. The first request is sent when the first page is read, and the server
-    sends a page only when the client reads it. A scan can be iterated once. If a state does not
-    fit into one answer, its methods raise an error, and the scan is not `complete`. A scan holds
-    its batch open on the servers until it ends: close a scan that you leave early (`async with`,
-    or `aclose`).
+    For a state with windows, unless the scan is of one `window`, each window of a key is an item
+    of its own, under a `WindowedKey`:
+
+        async for (key, window), state in client.scan(job, "maxima"):
+            print(key, window, state.value())
+
+    For a state of timers, the states are `PendingTimers`. Key groups follow each other, and keys
+    are in order within each key group. States are None with `keys_only`. The first request is
+    sent when the first page is read, and the server sends a page only when the client reads it. A
+    scan can be iterated once. If a state does not fit into one answer, its methods raise an error,
+    and the scan is not `complete`. A scan holds its batch open on the servers until it ends: close
+    a scan that you leave early (`async with`, or `aclose`).
 
     If a server leaves or state moves, the scan continues on other servers at the same batch. It
     raises `VersionGoneError` if that batch is compacted: start again, or open another scan with
@@ -229,13 +237,19 @@ class Scan:
             self._ended = True
             self._complete = message.complete
             self._drop_call()
-        context = DecodeContext(batcher.answer_codecs(codecs), message.info)
+        answer_codecs = batcher.answer_codecs(codecs)
+        context = DecodeContext(answer_codecs, message.info, batcher.options.window)
         kind, keys_only = located.registration.kind, self._range.keys_only
         decode_key = codecs.key_groups.decode_key
-        return [
-            (decode_key(each.key), None if keys_only else scanned_state(kind, each, context))
-            for each in message.keys
-        ]
+        page: Page = []
+        for each in message.keys:
+            key = decode_key(each.key)
+            if each.HasField("window"):
+                window = TimeWindow(each.window.start_ms, each.window.end_ms)
+                key = WindowedKey(key, window)
+                context = DecodeContext(answer_codecs, message.info, window)
+            page.append((key, None if keys_only else scanned_state(kind, each, context)))
+        return page
 
     def _drop_call(self) -> None:
         call, self._call = self._call, None

@@ -9,6 +9,7 @@ from queryable_state.client.blocking._lookups import KeyLookups
 from queryable_state.client.blocking._scan import Scan
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import Unpack
 
     from queryable_state.client._arguments import Job
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.listing import JobInfo, StateInfo
     from queryable_state.client._reading.operator_state import OperatorState
     from queryable_state.client._reading.size_estimate import StateMeasure
+    from queryable_state.client._reading.states import KvState
+    from queryable_state.client._reading.timed.key_windows import KeyWindows
+    from queryable_state.client._reading.timed.pending_timers import PendingTimers
     from queryable_state.client._scans.scan import Scan as AsyncScan
 
 
@@ -52,6 +56,33 @@ class QueryableStateClient(KeyLookups):
     ) -> MapEntry:
         """Returns one entry of a broadcast state; does not read the other entries."""
         return self._call(self._client.get_broadcast_entry, job, state_name, map_key, **options)
+
+    def get_windows(
+        self,
+        job: Job,
+        state_name: str,
+        key: Any,
+        start: int | datetime | None = None,
+        end: int | datetime | None = None,
+        *,
+        newest: int | None = None,
+        **options: Unpack[ReadOptions],
+    ) -> KeyWindows:
+        """Returns the windows of one key with their states."""
+        call = self._client.get_windows
+        return self._call(call, job, state_name, key, start, end, newest=newest, **options)
+
+    def get_newest_window(
+        self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
+    ) -> KvState:
+        """Returns the state of the window of a key that starts last."""
+        return self._call(self._client.get_newest_window, job, state_name, key, **options)
+
+    def get_timers(
+        self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
+    ) -> PendingTimers:
+        """Returns the pending timers of one key, in the order in which they fire."""
+        return self._call(self._client.get_timers, job, state_name, key, **options)
 
     def scan(
         self,

@@ -235,7 +235,9 @@ class BeginResponse(_message.Message):
     batch_timestamp_ms: _builtins.int
     """Milliseconds since the epoch: the time of the batch, the same in a replay."""
     watermark_ms: _builtins.int
-    """The operator's event-time clock in milliseconds; 0: no watermark."""
+    """The operator's event-time clock in milliseconds; 0: no watermark. Largest int64: the input has
+    ended.
+    """
     complete_since_batch: _builtins.int
     """First batch since which this subtask's state is complete; 0: all."""
     sealed_before: _builtins.bool

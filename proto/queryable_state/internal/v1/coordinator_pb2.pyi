@@ -9,6 +9,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from queryable_state.internal.v1 import backend_pb2 as _backend_pb2
 from queryable_state.internal.v1 import checkpoint_pb2 as _checkpoint_pb2
 from queryable_state.v1 import registration_pb2 as _registration_pb2
@@ -22,6 +23,29 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _BatchDemand:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _BatchDemandEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BatchDemand.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    BATCH_DEMAND_UNKNOWN: _BatchDemand.ValueType  # 0
+    """The coordinator does not know yet what the newest batch left behind: ask again."""
+    BATCH_DEMAND_NONE: _BatchDemand.ValueType  # 1
+    BATCH_DEMAND_BATCH: _BatchDemand.ValueType  # 2
+    BATCH_DEMAND_END_OF_TIME: _BatchDemand.ValueType  # 3
+    """A batch with the watermark at the end of event time."""
+
+class BatchDemand(_BatchDemand, metaclass=_BatchDemandEnumTypeWrapper): ...
+
+BATCH_DEMAND_UNKNOWN: BatchDemand.ValueType  # 0
+"""The coordinator does not know yet what the newest batch left behind: ask again."""
+BATCH_DEMAND_NONE: BatchDemand.ValueType  # 1
+BATCH_DEMAND_BATCH: BatchDemand.ValueType  # 2
+BATCH_DEMAND_END_OF_TIME: BatchDemand.ValueType  # 3
+"""A batch with the watermark at the end of event time."""
+Global___BatchDemand: _TypeAlias = BatchDemand  # noqa: Y015
 
 @_typing.final
 class RegisterServerRequest(_message.Message):
@@ -714,3 +738,50 @@ class DeleteObjectResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteObjectResponse: _TypeAlias = DeleteObjectResponse  # noqa: Y015
+
+@_typing.final
+class WantsBatchRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLOCK_ID_FIELD_NUMBER: _builtins.int
+    ENDS_FIELD_NUMBER: _builtins.int
+    clock_id: _builtins.str
+    """Id of the marker source in one run of its query; the offsets of the run's batches contain it."""
+    ends: _builtins.bool
+    """The query ends with its input: at the end it needs batches at the end of event time."""
+    def __init__(
+        self,
+        *,
+        clock_id: _builtins.str = ...,
+        ends: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_id", b"clock_id", "ends", b"ends"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WantsBatchRequest: _TypeAlias = WantsBatchRequest  # noqa: Y015
+
+@_typing.final
+class WantsBatchResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEMAND_FIELD_NUMBER: _builtins.int
+    VALID_MS_FIELD_NUMBER: _builtins.int
+    demand: Global___BatchDemand.ValueType
+    valid_ms: _builtins.int
+    """Milliseconds for which NONE holds if no batch runs meanwhile."""
+    def __init__(
+        self,
+        *,
+        demand: Global___BatchDemand.ValueType = ...,
+        valid_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["demand", b"demand", "valid_ms", b"valid_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WantsBatchResponse: _TypeAlias = WantsBatchResponse  # noqa: Y015

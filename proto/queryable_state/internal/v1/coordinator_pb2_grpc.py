@@ -107,6 +107,11 @@ class CoordinatorStub:
                 request_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.DeleteObjectRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.DeleteObjectResponse.FromString,
                 _registered_method=True)
+        self.WantsBatch = channel.unary_unary(
+                '/queryable_state.internal.v1.Coordinator/WantsBatch',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.WantsBatchRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.WantsBatchResponse.FromString,
+                _registered_method=True)
         self.ListJobs = channel.unary_unary(
                 '/queryable_state.internal.v1.Coordinator/ListJobs',
                 request_serializer=queryable__state_dot_v1_dot_query__pb2.ListJobsRequest.SerializeToString,
@@ -217,6 +222,14 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WantsBatch(self, request, context):
+        """From the marker source of a query, in the driver: whether the query needs a batch although its
+        sources may have no input.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListJobs(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -301,6 +314,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.DeleteObject,
                     request_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.DeleteObjectRequest.FromString,
                     response_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.DeleteObjectResponse.SerializeToString,
+            ),
+            'WantsBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.WantsBatch,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.WantsBatchRequest.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.WantsBatchResponse.SerializeToString,
             ),
             'ListJobs': grpc.unary_unary_rpc_method_handler(
                     servicer.ListJobs,
@@ -691,6 +709,33 @@ class Coordinator:
             '/queryable_state.internal.v1.Coordinator/DeleteObject',
             queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.DeleteObjectRequest.SerializeToString,
             queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.DeleteObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WantsBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.Coordinator/WantsBatch',
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.WantsBatchRequest.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.WantsBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

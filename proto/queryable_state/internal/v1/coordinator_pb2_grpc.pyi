@@ -61,6 +61,10 @@ class CoordinatorStub:
     GetObject: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetObjectRequest, _coordinator_pb2.GetObjectResponse]
     ListObjects: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListObjectsRequest, _coordinator_pb2.ListObjectsResponse]
     DeleteObject: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteObjectRequest, _coordinator_pb2.DeleteObjectResponse]
+    WantsBatch: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.WantsBatchRequest, _coordinator_pb2.WantsBatchResponse]
+    """From the marker source of a query, in the driver: whether the query needs a batch although its
+    sources may have no input.
+    """
     ListJobs: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListJobsRequest, _query_pb2.ListJobsResponse]
     ListStates: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListStatesRequest, _query_pb2.ListStatesResponse]
 
@@ -92,6 +96,10 @@ class CoordinatorAsyncStub(CoordinatorStub):
     GetObject: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetObjectRequest, _coordinator_pb2.GetObjectResponse]  # type: ignore[assignment]
     ListObjects: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListObjectsRequest, _coordinator_pb2.ListObjectsResponse]  # type: ignore[assignment]
     DeleteObject: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteObjectRequest, _coordinator_pb2.DeleteObjectResponse]  # type: ignore[assignment]
+    WantsBatch: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.WantsBatchRequest, _coordinator_pb2.WantsBatchResponse]  # type: ignore[assignment]
+    """From the marker source of a query, in the driver: whether the query needs a batch although its
+    sources may have no input.
+    """
     ListJobs: _aio.UnaryUnaryMultiCallable[_query_pb2.ListJobsRequest, _query_pb2.ListJobsResponse]  # type: ignore[assignment]
     ListStates: _aio.UnaryUnaryMultiCallable[_query_pb2.ListStatesRequest, _query_pb2.ListStatesResponse]  # type: ignore[assignment]
 
@@ -204,6 +212,16 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.DeleteObjectRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.DeleteObjectResponse, _abc.Awaitable[_coordinator_pb2.DeleteObjectResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def WantsBatch(
+        self,
+        request: _coordinator_pb2.WantsBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.WantsBatchResponse, _abc.Awaitable[_coordinator_pb2.WantsBatchResponse]]:
+        """From the marker source of a query, in the driver: whether the query needs a batch although its
+        sources may have no input.
+        """
 
     @_abc_1.abstractmethod
     def ListJobs(

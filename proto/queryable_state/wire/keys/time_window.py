@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, Reason
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, window_namespace, window_of
 from queryable_state.wire.schema.type_model import Field, Kind, TypeInfo
-
-if TYPE_CHECKING:
-    from queryable_state.v1 import registration_pb2
 
 TIME_WINDOW_TYPE = TypeInfo(
     Kind.ROW,
@@ -52,6 +49,10 @@ class TimeWindow:
     def namespace(self) -> bytes:
         """The encoded namespace; raises `InvalidRequestError` for times of more than 64 bits."""
         return window_namespace(self.start, self.end)
+
+    def jsonable(self) -> dict[str, int]:
+        """The window for `json.dumps`."""
+        return {"start_ms": self.start, "end_ms": self.end}
 
     def max_timestamp(self) -> int:
         """The last millisecond of the window: `end - 1`."""
@@ -104,41 +105,45 @@ def is_windowed(state: registration_pb2.StateRegistration) -> bool:
     return state.HasField("namespace_type")
 
 
-def check_one_window(state: registration_pb2.StateRegistration, namespace: bytes) -> None:
-    """Checks the namespace of a read of one value: a window exactly if the state is windowed.
+def check_window(
+    state: registration_pb2.StateRegistration,
+    namespace: bytes,
+    read: query_pb2.ReadKind.ValueType = query_pb2.POINT,
+) -> None:
+    """Checks the namespace of a read: a window exactly if the read is of a value in a window.
 
-    `namespace` is encoded; empty: none is given. Raises `InvalidRequestError`.
+    `namespace` is encoded; empty: none is given. WINDOWS reads all windows, and other reads of
+    timers those of all windows or of one. Raises `InvalidRequestError`.
     """
     has_window = namespace not in (b"", VOID_NAMESPACE)
+    name = state.queryable_name or state.state_name
     if has_window and not is_windowed(state):
         raise InvalidRequestError(
-            f"state {_name(state)!r} has no windows, and the query names one: leave out the window"
+            f"state {name!r} has no windows, and the query names one: leave out the window"
         )
-    if is_windowed(state) and not has_window:
+    if read == query_pb2.WINDOWS:
+        _check_windows(state, namespace, name)
+    elif is_windowed(state) and not has_window and state.kind != registration_pb2.TIMER:
         raise InvalidRequestError(
-            f"state {_name(state)!r} has a value for each window of a key, and the query names no "
+            f"state {name!r} has a value for each window of a key, and the query names no "
             "window: pass window=TimeWindow(start, end) (command line: --window START/END; JSON: "
-            '"window"), or read all windows of the key with get_windows (--windows; "read": '
-            '"WINDOWS")'
+            '"window"), or read all windows of the key with get_windows (command line: windows; '
+            'JSON: "read": "WINDOWS")'
         )
 
 
-def check_every_window(state: registration_pb2.StateRegistration, namespace: bytes) -> None:
-    """Checks a read of all windows of a key; `namespace` as in `check_one_window`.
-
-    Raises `InvalidRequestError` for a state without windows, and if a window is given.
-    """
+def _check_windows(state: registration_pb2.StateRegistration, namespace: bytes, name: str) -> None:
+    if state.kind == registration_pb2.TIMER:
+        raise InvalidRequestError(
+            f"state {name!r} is of timers: read them with get_timers", reason=Reason.UNSUPPORTED
+        )
     if not is_windowed(state):
         raise InvalidRequestError(
-            f"state {_name(state)!r} has no windows: read its only value with get_kv_state",
+            f"state {name!r} has no windows: read its only value with get_kv_state",
             reason=Reason.UNSUPPORTED,
         )
     if namespace:
         raise InvalidRequestError(
-            f"all windows of a key of state {_name(state)!r} are requested, and one window is "
-            "named, too: leave one of them out"
+            f"all windows of a key of state {name!r} are requested, and one window is named, too: "
+            "leave one of them out"
         )
-
-
-def _name(state: registration_pb2.StateRegistration) -> str:
-    return state.queryable_name or state.state_name

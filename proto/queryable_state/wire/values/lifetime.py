@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.v1 import query_pb2, registration_pb2
+from queryable_state.wire.values.list_elements import element_count
 from queryable_state.wire.values.value_codec import timestamp_of
 
 if TYPE_CHECKING:
@@ -85,6 +86,14 @@ def remaining_ms(values: Iterable[bytes], info: query_pb2.ReadInfo) -> int | Non
     return None if end_ms is None else max(0, end_ms - info.read_time_ms)
 
 
+def chunk_remaining_ms(chunks: Iterable[bytes], info: query_pb2.ReadInfo) -> list[int | None]:
+    """`remaining_ms` of each element of some chunks of a list."""
+    remaining: list[int | None] = []
+    for chunk in chunks:
+        remaining += [remaining_ms((chunk,), info)] * element_count(chunk)
+    return remaining
+
+
 def answered_remaining_ms(
     read: query_pb2.ReadKind.ValueType, value: bytes, info: query_pb2.ReadInfo
 ) -> int | None:
@@ -99,6 +108,9 @@ def answered_remaining_ms(
             return presence.remaining_ms if presence.HasField("remaining_ms") else None
         case query_pb2.SLICE:
             return remaining_ms(query_pb2.ListSlice.FromString(value).chunks, info)
+        case query_pb2.WINDOWS:
+            windows = query_pb2.KeyWindows.FromString(value).records
+            return remaining_ms((each for records in windows for each in records.values), info)
         case query_pb2.SIZE:
             size = query_pb2.Size.FromString(value)
             return size.remaining_ms if size.HasField("remaining_ms") else None

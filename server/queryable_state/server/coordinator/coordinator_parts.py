@@ -13,6 +13,7 @@ from queryable_state.server.coordinator.batches.commit_publisher import CommitPu
 from queryable_state.server.coordinator.batches.completeness import Completeness
 from queryable_state.server.coordinator.batches.continued_operators import ContinuedOperators
 from queryable_state.server.coordinator.batches.manifests import Manifests
+from queryable_state.server.coordinator.batches.marker_batches import MarkerBatches
 from queryable_state.server.coordinator.batches.pending_timers import PendingTimers
 from queryable_state.server.coordinator.batches.run_operators import RunOperators
 from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
@@ -96,6 +97,9 @@ class CoordinatorParts:
         self.commits = BatchCommits(
             engine, self._run_binder, batches, self.operators, self._publisher
         )
+        self._marker_batches = MarkerBatches(
+            engine, state, batches, self._publisher, next_timers=self.timers.next
+        )
         self._batch_coordinator = BatchCoordinator(
             engine,
             self._run_binder,
@@ -151,6 +155,7 @@ class CoordinatorParts:
                 self.watcher,
                 self.objects,
                 self.checkpointing.savepoints,
+                self._marker_batches,
                 waiting=max(1, settings.workers * 3 // 4),
             ),
             settings,
@@ -176,3 +181,4 @@ class CoordinatorParts:
         """Forgets a dropped query; its files stay."""
         self._run_binder.forget(query_id)
         self._plans.forget(query_id)
+        self._marker_batches.forget(query_id)

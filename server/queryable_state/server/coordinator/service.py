@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from queryable_state.server.checkpoint.file_systems.storage import ObjectStore
     from queryable_state.server.coordinator.batch_coordinator import BatchCoordinator
     from queryable_state.server.coordinator.batches.catalog import Catalog
+    from queryable_state.server.coordinator.batches.marker_batches import MarkerBatches
     from queryable_state.server.coordinator.checkpoints.savepoints import Savepoints
     from queryable_state.server.coordinator.recovery.watcher import Watcher
     from queryable_state.server.coordinator.servers.leases import Leases
@@ -55,6 +56,7 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
         watcher: Watcher,
         objects: ObjectStore,
         savepoints: Savepoints,
+        marker_batches: MarkerBatches,
         *,
         waiting: int,
     ) -> None:
@@ -64,6 +66,7 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
         self._watcher = watcher
         self._objects = objects
         self._savepoints = savepoints
+        self._marker_batches = marker_batches
         # Calls that wait for servers or files may not use all threads: leases must be renewed
         # however many batches begin.
         self._waiting = threading.BoundedSemaphore(waiting)
@@ -169,6 +172,11 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
             return coordinator_pb2.TriggerSavepointResponse(path=path, version=version)
 
         return _answer(self._in_turn(trigger), request, context)
+
+    def WantsBatch(
+        self, request: coordinator_pb2.WantsBatchRequest, context: grpc.ServicerContext
+    ) -> coordinator_pb2.WantsBatchResponse:
+        return _answer(self._marker_batches.wanted, request, context)
 
     def ListJobs(
         self, request: query_pb2.ListJobsRequest, context: grpc.ServicerContext

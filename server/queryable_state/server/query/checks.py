@@ -38,6 +38,7 @@ def check_query(query: query_pb2.Query, limits: Limits, frame_bytes: int) -> Non
     # Checked before a proxy splits the query by owner.
     _check_aligned("elements", len(query.elements), len(query.keys))
     _check_aligned("ranges", len(query.ranges), len(query.keys))
+    _check_aligned("windows", len(query.windows), len(query.keys))
     if frame_bytes > limits.key_bytes:
         check_longest("encoded key", query.keys, limits)
         check_longest("encoded map key", query.elements, limits)

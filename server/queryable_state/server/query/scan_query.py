@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, window_namespace
 
 
 class KeyGroupRun(NamedTuple):
@@ -15,6 +15,14 @@ class KeyGroupRun(NamedTuple):
     first: int
     last: int
     """Inclusive."""
+
+
+def position_of(scanned: query_pb2.ScannedKey) -> bytes:
+    """The position behind an item of a scan: its wire key, in a scan of every window with the
+    namespace of its window. As `ScanQuery.after`."""
+    if not scanned.HasField("window"):
+        return scanned.key
+    return scanned.key + window_namespace(scanned.window.start_ms, scanned.window.end_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +49,10 @@ class ScanQuery:
 
     after: bytes = b""
     """Continues after this wire key (key group and encoded key), whose key group is within the
-    range; empty: from the start."""
+    range; with a namespace behind it, after that window of the key. Empty: from the start."""
 
     namespace: bytes = VOID_NAMESPACE
-    """Encoded namespace of the records."""
+    """Encoded namespace of the records; empty: every window, or for timers any namespace."""
 
     consistency: query_pb2.Consistency.ValueType = query_pb2.COMMITTED
 

@@ -11,7 +11,10 @@ from queryable_state.wire.keys.timer_keys import timer_element
 from queryable_state.wire.operator_state import broadcast_element
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from queryable_state.wire.changes import ChangeBlockBuilder
+    from queryable_state.wire.keys.time_window import TimeWindow
     from queryable_state.wire.state_codecs import StateCodecs
 
 NULL: Final = object()
@@ -23,6 +26,13 @@ class ReplaceList:
     """Elements that replace those of a list."""
 
     elements: list[Any]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Changes of a key of a state with windows, by window; None: timers outside of windows."""
+
+    by_window: Mapping[TimeWindow, Any] | Mapping[TimeWindow | None, Any]
 
 
 def operator_elements(written: Any, codecs: StateCodecs) -> list[bytes]:
@@ -42,9 +52,15 @@ def put_changes(
     codecs: StateCodecs,
     batch_id: int,
     updated_ms: int | None = None,
+    namespace: bytes = VOID_NAMESPACE,
 ) -> None:
     """Adds the changes of one key, as `InProcessJob.run` takes them."""
-    record = record_key(wire_key, VOID_NAMESPACE, b"")
+    if isinstance(value, Windows):
+        for window, changes in value.by_window.items():
+            within = VOID_NAMESPACE if window is None else window.namespace
+            put_changes(builder, wire_key, changes, codecs, batch_id, updated_ms, within)
+        return
+    record = record_key(wire_key, namespace, b"")
     if value is None or isinstance(value, ReplaceList):
         builder.clear_prefix(record)
         value = None if value is None else value.elements

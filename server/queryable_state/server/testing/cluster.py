@@ -17,7 +17,7 @@ from queryable_state.server.settings import (
 )
 from queryable_state.server.state_server.server import StateServer
 from queryable_state.server.testing.coordinator import in_process_coordinator
-from queryable_state.server.testing.job import InProcessJob, declare
+from queryable_state.server.testing.job import InProcessJob, declare, windowed
 from queryable_state.wire.calls.job_secret import secret_metadata
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from queryable_state.server.testing.engine import InMemoryEngine
     from queryable_state.v1 import registration_pb2
 
-__all__ = ["InProcessCluster", "InProcessJob", "corrupt", "declare"]
+__all__ = ["InProcessCluster", "InProcessJob", "corrupt", "declare", "windowed"]
 
 _DEADLINE_S = 20.0
 

@@ -78,11 +78,15 @@ class InMemoryEngine:
         watermark_ms: int = 0,
         offsets: bytes | None = None,
         has_input: bool = True,
+        clock_id: str = "",
     ) -> None:
-        """Plans a batch; called before its tasks run."""
+        """Plans a batch; called before its tasks run. `clock_id` is the id of a marker source."""
         digest = hashlib.sha256(offsets or str(batch_id).encode()).digest()
         clocks = BatchClocks(
-            timestamp_ms=timestamp_ms, watermark_ms=watermark_ms, offsets_digest=digest
+            timestamp_ms=timestamp_ms,
+            watermark_ms=watermark_ms,
+            offsets_digest=digest,
+            clock_ids=(clock_id,) if clock_id else (),
         )
         with self._lock:
             query = self._queries[query_id]

@@ -13,12 +13,12 @@ import grpc.aio
 from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint.layout import beside
 from queryable_state.server.coordinator import OperatorLayout
-from queryable_state.server.coordinator.model.engine import BatchClocks
 from queryable_state.server.testing.changes import operator_elements, put_changes
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import PlacementError, RetryLaterError
 from queryable_state.wire.keys.key_groups import subtask_of
+from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
 from queryable_state.wire.operator_state import OPERATOR_KINDS, SUBTASK_TYPE
 from queryable_state.wire.schema.types import Types, type_info
 from queryable_state.wire.state_codecs import StateCodecs
@@ -33,6 +33,15 @@ if TYPE_CHECKING:
     States = Mapping[str, Mapping[Any, Any]]
 
 _DEADLINE_S = 20.0
+
+
+def windowed(state: registration_pb2.StateRegistration) -> registration_pb2.StateRegistration:
+    """The same state with a value for each window of a key, or with timers of windows.
+
+    `InProcessJob.run` takes its changes in `Windows`.
+    """
+    state.namespace_type.CopyFrom(TIME_WINDOW_TYPE.to_proto())
+    return state
 
 
 def declare(
@@ -111,8 +120,8 @@ class InProcessJob:
         self._max_parallelism = states[0].max_parallelism
         self.name = name
         self.updated_ms = time.time_ns() // 1_000_000  # timestamp of writes to states with a TTL
-        self.clocks: BatchClocks | None = None
-        """Clocks of the next batches; None: batch N has the timestamp 1000 N and watermark N."""
+        self.clocks: tuple[int, int] | None = None
+        """Timestamp and watermark of the next batches; None: 1000 N and N in batch N."""
         self.begun: dict[int, backend_pb2.BeginResponse] = {}
         """Answers to the begins of the newest batch, by subtask."""
         self.query_id, self.run_id = cluster.coordinator.engine.start(
@@ -171,9 +180,11 @@ class InProcessJob:
         """Index keys of the first due timers of the newest batch begun, of all subtasks."""
         return sorted(timer for begun in self.begun.values() for timer in begun.due.timers)
 
-    def next_timers(self) -> tuple[int | None, int | None]:
-        """The next timers of the query, as the coordinator tells them."""
-        return self._cluster.coordinator.coordinator.next_timers(self.query_id)
+    async def next_timers(self, batch_id: int) -> tuple[int | None, int | None]:
+        """The next timers after a committed batch, as the coordinator tells them."""
+        coordinator = self._cluster.coordinator.coordinator
+        await asyncio.to_thread(coordinator.settle, self.query_id, batch_id, _DEADLINE_S)
+        return coordinator.next_timers(self.query_id)
 
     async def seal(self, batch_id: int, states: States) -> None:
         """Writes and seals a batch on all subtasks without committing it."""
@@ -181,13 +192,8 @@ class InProcessJob:
 
     async def _on_all(self, batch_id: int, states: States | None) -> None:
         engine = self._cluster.coordinator.engine
-        clocks = self.clocks or BatchClocks(timestamp_ms=1_000 * batch_id, watermark_ms=batch_id)
-        engine.plan(
-            self.query_id,
-            batch_id,
-            timestamp_ms=clocks.timestamp_ms,
-            watermark_ms=clocks.watermark_ms,
-        )
+        timestamp, watermark = self.clocks or (1_000 * batch_id, batch_id)
+        engine.plan(self.query_id, batch_id, timestamp_ms=timestamp, watermark_ms=watermark)
         await asyncio.gather(
             *(self._retrying(index, batch_id, states) for index in range(self._parallelism))
         )

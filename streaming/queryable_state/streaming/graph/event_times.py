@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.graph.nodes import OperatorNode, SideOutputNode, TransformNode
+from queryable_state.streaming.graph.nodes import (
+    OperatorNode,
+    SideOutputNode,
+    TransformNode,
+    WatermarkNode,
+)
 from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.operators.operators import (
     BroadcastProcess,
@@ -47,6 +52,9 @@ class EventTimes:
         """The streams among the nodes of a graph, which are upstream first."""
         carrying: set[int] = set()
         for node in reversed(list(nodes)):
+            if isinstance(node, WatermarkNode) and node.columns.has_internal_time:
+                # The watermark is derived from the column, whether a function reads it or not.
+                carrying.add(id(node))
             if id(node) in carrying or _reads(node):
                 read = node.upstreams
             elif isinstance(node, OperatorNode):

@@ -16,6 +16,7 @@ from queryable_state.streaming.graph.nodes import (
     SideOutputNode,
     SourceNode,
     TransformNode,
+    WatermarkNode,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class FrameReads:
     """The reads of each frame in one batch of a graph."""
 
     sources: Counter[int] = field(default_factory=Counter)
-    """Reads of a source, by the `id` of its node."""
+    """Reads of a stream that a batch supplies, by the `id` of its node: a source, or a stream with
+    a watermark."""
     stages: Counter[int] = field(default_factory=Counter)
     """Reads of a stage, by its index."""
     chains: Counter[int] = field(default_factory=Counter)
@@ -69,7 +71,7 @@ class FrameReads:
 
     def _add(self, node: StreamNode, stage_of: dict[int, int], *, renumbers: bool) -> None:
         match node:
-            case SourceNode():
+            case SourceNode() | WatermarkNode():
                 self.sources[id(node)] += 1
             case OperatorNode():
                 self._add_stage(stage_of[id(node)], renumbers=renumbers)

@@ -13,24 +13,35 @@ from queryable_state.server.coordinator.model.queryable_names import (
     check_queryable_names,
 )
 from queryable_state.server.coordinator.model.registrations import operator_label
+from queryable_state.streaming.co_functions import KeyedCoProcessFunction
 from queryable_state.streaming.config.settings import joined
+from queryable_state.streaming.functions import KeyedProcessFunction
 from queryable_state.streaming.graph.event_times import EventTimes
 from queryable_state.streaming.graph.nodes import (
     OperatorNode,
     SinkNode,
     SourceNode,
+    WatermarkNode,
     stateful_depths,
     upstream_first,
 )
+from queryable_state.streaming.hooks import user_function
+from queryable_state.streaming.operator_state.broadcast_functions import (
+    KeyedBroadcastProcessFunction,
+)
 from queryable_state.streaming.runtime.operators.declared_states import driver_declared_states
-from queryable_state.wire.errors import InvalidRequestError, JobError
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
+from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from queryable_state.streaming.graph.nodes import StreamNode
+    from queryable_state.streaming.runtime.operators.operators import Operator
 
 _log = logging.getLogger("queryable_state.streaming")
+
+_MAY_HAVE_TIMERS = (KeyedProcessFunction, KeyedCoProcessFunction, KeyedBroadcastProcessFunction)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +96,31 @@ class JobGraph:
         found = [node for node in self.nodes if isinstance(node, SourceNode)]
         return tuple(node for node in found if node.is_initial)
 
+    @cached_property
+    def supplied(self) -> tuple[SourceNode | WatermarkNode, ...]:
+        """The streams whose rows each batch supplies, in the order in which the ends reach them:
+        sources, and streams with a watermark, before which everything is in the streaming plan."""
+        read = {id(end) for end in self.ends or self.nodes[-1:]}
+        for node in reversed(self.nodes):
+            if id(node) in read and not isinstance(node, WatermarkNode):
+                read |= {id(each) for each in node.upstreams}
+        found = [node for node in self.nodes if id(node) in read]
+        return tuple(
+            node
+            for node in found
+            if isinstance(node, WatermarkNode)
+            or (isinstance(node, SourceNode) and not node.is_initial)
+        )
+
     @property
     def is_bounded(self) -> bool:
         """True if all sources end, so that the job ends."""
         return all(source.is_bounded for source in self.sources)
+
+    @cached_property
+    def needs_clock(self) -> bool:
+        """True if an operator needs batches when no source has input."""
+        return any(needs_clock(node.operator) for node in self.operators)
 
     @cached_property
     def sinks(self) -> tuple[SinkNode, ...]:
@@ -133,7 +165,8 @@ class JobGraph:
             )
 
     def check(self) -> None:
-        """Raises JobError for uids or queryable names used twice; warns about missing uids."""
+        """Raises JobError for uids or queryable names used twice, and InvalidRequestError for
+        idleness that cannot be kept; warns about missing uids."""
         uids = Counter(node.uid for node in self.operators)
         for uid, count in uids.items():
             if count > 1:
@@ -141,6 +174,7 @@ class JobGraph:
                     f"{count} operators of one job have the uid {uid!r}, which identifies their "
                     "state: give each operator its own uid"
                 )
+        self._check_idleness()
         check_queryable_names(claim for node in self.operators for claim in name_claims(node))
         unnamed = [node.uid for node in self.operators if node.given_uid is None]
         if unnamed:
@@ -150,6 +184,36 @@ class JobGraph:
                 "on each",
                 joined(unnamed),
             )
+
+    def _check_idleness(self) -> None:
+        timed = [
+            node
+            for node in self.nodes
+            if isinstance(node, WatermarkNode)
+            or (isinstance(node, SourceNode) and node.has_watermark)
+        ]
+        if len(timed) > 1 and any(
+            isinstance(node, WatermarkNode) and node.has_idleness for node in timed
+        ):
+            raise InvalidRequestError(
+                f"with_idleness: the job has {len(timed)} inputs with watermarks, and Spark takes "
+                "the minimum of them, also if one input is idle: leave with_idleness out, unite "
+                "the streams before one assign_timestamps_and_watermarks, or set "
+                "spark.sql.streaming.multipleWatermarkPolicy to max, which drops what is late "
+                "behind the fastest input",
+                reason=Reason.UNSUPPORTED,
+            )
+
+
+def needs_clock(operator: Operator) -> bool:
+    """True if an operator needs batches when its input has no elements: its function or its windows
+    have timers."""
+    if isinstance(operator, WindowOperator):
+        return True
+    function = user_function(getattr(operator, "function", None))
+    own = getattr(type(function), "on_timer", None)
+    inherited = (getattr(base, "on_timer", None) for base in _MAY_HAVE_TIMERS)
+    return callable(own) and all(own is not each for each in inherited)
 
 
 def name_claims(node: OperatorNode) -> list[NameClaim]:

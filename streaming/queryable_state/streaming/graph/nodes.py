@@ -40,6 +40,8 @@ class SourceNode:
     description: str | None = None
     is_initial: bool = False
     """True if the DataFrame is static and read in the first batch of its operator only."""
+    has_watermark: bool = False
+    """True if the DataFrame has a watermark of its own."""
 
     @property
     def upstreams(self) -> tuple[StreamNode, ...]:
@@ -58,6 +60,28 @@ class FrameNode:
     """Called with one DataFrame per upstream; deterministic and lazy. If `columns` has internal
     time, the DataFrames may all have the internal event-time column; then the result has it too."""
     columns: Columns
+
+
+@dataclass(eq=False, kw_only=True)
+class WatermarkNode:
+    """A stream with a watermark of its own.
+
+    Everything before it is in the streaming plan, where Spark derives the watermark from the rows;
+    there is no stateful operator before it.
+    """
+
+    upstream: StreamNode
+    delay_ms: int
+    """The watermark is the greatest timestamp less this."""
+    columns: Columns
+    has_idleness: bool = False
+    """True if the user expects that the stream may be idle while others are not."""
+    kind: str = "assign_timestamps_and_watermarks"
+
+    @property
+    def upstreams(self) -> tuple[StreamNode, ...]:
+        """The stream before the assignment."""
+        return (self.upstream,)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -204,7 +228,7 @@ class OperatorNode:
         return tuple(dict.fromkeys(key.column for key in order))
 
 
-StreamNode = SourceNode | FrameNode | TransformNode | OperatorNode | SideOutputNode
+StreamNode = SourceNode | FrameNode | WatermarkNode | TransformNode | OperatorNode | SideOutputNode
 
 
 @dataclass(eq=False, kw_only=True)
@@ -228,7 +252,7 @@ def origin_of(node: StreamNode) -> Origin:
     """The origin of a stream's rows if its source is known; else an empty one."""
     if isinstance(node, TransformNode) and node.keys is not None:
         return origin_of(node.upstreams[0])
-    if isinstance(node, FrameNode) and len(node.upstreams) == 1:
+    if isinstance(node, FrameNode | WatermarkNode) and len(node.upstreams) == 1:
         return Origin(origin_of(node.upstreams[0]).sources)
     return node.origin if isinstance(node, SourceNode) else Origin()
 

@@ -74,9 +74,10 @@ class StreamSources:
         source_name: str = "source",
         type_info: object = None,
     ) -> DataStream:
-        """A stream of a source.
+        """A stream of a source, with the timestamps and the watermark of a strategy.
 
-        `type_info`, if given, must be the type of the source's rows.
+        The elements have the timestamps of the source's records (`SparkSource.event_time`) until
+        the strategy assigns others. `type_info`, if given, must be the type of the source's rows.
         """
         if not isinstance(source, SparkSource):
             raise TypeError(f"source must be a SparkSource, not {source!r}")
@@ -88,7 +89,11 @@ class StreamSources:
         node.given_name, node.is_bounded = source_name, source.is_bounded
         if type_info is not None:
             _check_type(node, type_info, source_name)
-        return self._stream_of(node)
+        if watermark_strategy is None:
+            return self._stream_of(node)
+        node.columns = source.timed(node.columns)
+        stream = self._stream_of(node)
+        return stream.assign_timestamps_and_watermarks(watermark_strategy)
 
     def add_source(
         self, source_func: SparkSource, source_name: str = "Custom Source", type_info: object = None

@@ -25,6 +25,8 @@ from queryable_state.streaming.spark.plan.compiler import Compiler
 from queryable_state.streaming.spark.plan.plan_settings import set_plan
 from queryable_state.streaming.spark.queries.checkpoint_files import is_temporary
 from queryable_state.streaming.spark.savepoint_start import SavepointStart
+from queryable_state.streaming.spark.savepoints.marker_offsets import check_markers
+from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.streaming.spark.session import default_location
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -94,6 +96,9 @@ class JobLaunch:
             self._seed(paths, config)
         context = self._session.sparkContext
         check_paths(context, paths, config, self.job_name, self._declarations)
+        if paths.spark_location is not None:
+            files = SparkFiles.of(context, paths.spark_location)
+            check_markers(files, self.job_name, needs_clock=self.graph.needs_clock)
         return self._started(paths, config, decision)
 
     def _configured(self, *, restarts: bool) -> tuple[StatePaths, JobConfig]:
@@ -138,6 +143,7 @@ class JobLaunch:
             paths.root,
             job_name=self.job_name,
             operators=self._declarations,
+            markers=int(self.graph.needs_clock),
         )
 
     def _started(
@@ -209,7 +215,8 @@ class QueryRestore:
         self, savepoint: str, checkpoint_location: str, *, allow_non_restored_state: bool
     ) -> str:
         """Seeds a query's checkpoint location from a savepoint; returns the query's id."""
-        operators = JobGraph.of_ends(self.streams).operators
+        graph = JobGraph.of_ends(self.streams)
+        operators = graph.operators
         if not operators:
             raise InvalidRequestError(
                 "restore_savepoint checks the savepoint against the query's streams: take them "
@@ -238,5 +245,6 @@ class QueryRestore:
             beside(location),
             job_name="",
             operators=declarations(operators, compiler, ""),
+            markers=len(graph.supplied) if graph.needs_clock else 0,
         )
         return query_id.hex

@@ -110,9 +110,11 @@ class SavepointStart:
         *,
         job_name: str,
         operators: Sequence[OperatorDeclaration],
+        markers: int,
     ) -> uuid.UUID:
         """Seeds a checkpoint location and a state root from the savepoint; returns the query's id.
 
+        `markers` is the number of marker sources of the query.
         Raises, without writing, if the savepoint is invalid or does not fit the operators, or if
         the location or the root contains other data.
         """
@@ -136,4 +138,5 @@ class SavepointStart:
             job_name,
             left_behind=left,
             allow_non_restored_state=self.allow_non_restored_state,
+            markers=markers,
         )

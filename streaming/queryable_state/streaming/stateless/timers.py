@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-NO_WATERMARK: Final = -(1 << 63)
-"""The watermark before the first one, in milliseconds since the epoch: Java's Long.MIN_VALUE."""
 
 
 class TimeDomain(Enum):

@@ -148,11 +148,13 @@ class KeyedInput:
                 "key, window_start, window_end and the aggregates: rename the aggregate with "
                 "aggregate_columns(name=...), or the key column"
             )
-        sources = dict.fromkeys(each.source for each in operator.columns if each.source)
-        # The elements are needed whole only as a side output.
         read = self.columns.names
+        # The elements are needed whole only as a side output.
         if operator.late_tag is None:
-            read = tuple(sources) or self.columns.names[:1]
+            needed = {each.source for each in operator.columns}
+            if operator.windows.is_event_time:
+                needed.add(self.columns.timestamps)
+            read = tuple(name for name in read if name in needed) or read[:1]
         value_type = self.columns.element_type(read, kind)
         inputs = (self._input(read, value_type, ()),)
         return self._added(kind, operator, inputs, TypeInfo(Kind.ROW, fields=fields))

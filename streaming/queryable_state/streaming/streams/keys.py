@@ -13,6 +13,7 @@ from queryable_state.streaming.graph.key_types import key_type_of
 from queryable_state.streaming.graph.keys import KeySelector as KeyColumns
 from queryable_state.streaming.graph.nodes import SourceNode, TransformNode
 from queryable_state.streaming.runtime.stateless.steps import Emits, Step
+from queryable_state.streaming.sources.watermarks import without_watermark
 from queryable_state.streaming.stateless.functions import KeySelector
 from queryable_state.streaming.streams.steps import step_of
 from queryable_state.wire.errors import InvalidRequestError
@@ -55,7 +56,8 @@ def _is_function(key: object) -> bool:
 
 
 def _first(node: StreamNode) -> tuple[Any, ...]:
-    return node.first if isinstance(node, SourceNode) else ()
+    source = without_watermark(node)
+    return source.first if isinstance(source, SourceNode) else ()
 
 
 def _by_positions(node: StreamNode, positions: tuple[int, ...]) -> tuple[StreamNode, KeyColumns]:

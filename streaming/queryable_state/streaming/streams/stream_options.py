@@ -9,6 +9,7 @@ from queryable_state.streaming.config.settings import check_given_parallelism
 from queryable_state.streaming.graph.job_graph import check_name
 from queryable_state.streaming.graph.nodes import OperatorNode, SourceNode, TransformNode
 from queryable_state.streaming.graph.stream_text import stream_text
+from queryable_state.streaming.sources.watermarks import without_watermark
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class StreamOptions:
 
     def get_name(self) -> str:
         """Name of the operator."""
-        node = self._node
+        node = without_watermark(self._node)
         if isinstance(node, OperatorNode | TransformNode):
             return node.name
         if isinstance(node, SourceNode):
@@ -50,19 +51,21 @@ class StreamOptions:
     def name(self, name: str) -> Self:
         """Sets the name of the operator for logs and errors."""
         checked = check_name("the name of an operator", name)
-        if not isinstance(self._node, OperatorNode | TransformNode | SourceNode):
+        node = without_watermark(self._node)
+        if not isinstance(node, OperatorNode | TransformNode | SourceNode):
             raise InvalidRequestError(
                 f"name({name!r}): the stream has no operator of its own, because it only "
                 f"{self.get_name()}s another one: name the operator before or after it"
             )
-        self._node.given_name = checked
+        node.given_name = checked
         return self
 
     def uid(self, uid: str) -> Self:
         """Sets the identity of the operator; only a stateful operator's has an effect."""
         checked = check_name("a uid", uid)
-        if isinstance(self._node, OperatorNode | TransformNode):
-            self._node.given_uid = checked
+        node = without_watermark(self._node)
+        if isinstance(node, OperatorNode | TransformNode):
+            node.given_uid = checked
         return self
 
     def set_uid_hash(self, uid_hash: str) -> Self:
@@ -79,8 +82,9 @@ class StreamOptions:
         if isinstance(self._node, OperatorNode):
             self._node.parallelism = parallelism
             return self
-        if isinstance(self._node, TransformNode | SourceNode):
-            self._node.parallelism = parallelism
+        node = without_watermark(self._node)
+        if isinstance(node, TransformNode | SourceNode):
+            node.parallelism = parallelism
         log_without_effect(
             "set_parallelism of an operator without state",
             "it runs in Spark's partitions of its input: call rebalance() before it. The plan "
@@ -126,12 +130,13 @@ class StreamOptions:
 
     def set_description(self, description: str) -> Self:
         """Sets the text that the execution plan shows as the operator's contents."""
-        if not isinstance(self._node, OperatorNode | TransformNode | SourceNode):
+        node = without_watermark(self._node)
+        if not isinstance(node, OperatorNode | TransformNode | SourceNode):
             raise InvalidRequestError(
                 f"set_description({description!r}): the stream has no operator of its own, because "
                 f"it only {self.get_name()}s another one: describe the operator before or after it"
             )
-        self._node.description = check_name("a description", description)
+        node.description = check_name("a description", description)
         return self
 
     def get_type(self) -> TypeInfo:

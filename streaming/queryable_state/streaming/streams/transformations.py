@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import TransformNode
 from queryable_state.streaming.graph.unkeyed_input import unkeyed_operator
+from queryable_state.streaming.sources.watermarks import watermarked
 from queryable_state.streaming.stateless.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -19,8 +20,9 @@ from queryable_state.streaming.streams.steps import result_type, step_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from queryable_state.streaming.graph.nodes import OperatorNode, StreamNode
+    from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.runtime.stateless.steps import Step
+    from queryable_state.streaming.sources.watermark_strategy import WatermarkStrategy
     from queryable_state.wire.schema.types import TypeInfo
 
 S = TypeVar("S")
@@ -40,7 +42,7 @@ class Transformations(Generic[S]):
     _node: StreamNode
 
     @abstractmethod
-    def _stream_of(self, node: TransformNode | OperatorNode) -> S:
+    def _stream_of(self, node: StreamNode) -> S:
         """The stream of a node."""
 
     def map(self, func: MapFunction | Callable[[Any], Any], output_type: object = None) -> S:
@@ -63,6 +65,17 @@ class Transformations(Generic[S]):
         columns = self._node.columns
         element = columns.element_type(columns.names, "filter")
         return self._transformed("filter", step, element, columns)
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> S:
+        """Assigns the timestamps of the elements and the watermark by a strategy.
+
+        Everything before it runs in the streaming plan of Spark, which derives the watermark of a
+        batch from the elements of the batches before. Raises InvalidRequestError behind a stateful
+        operator, on a stream that has a watermark, and for elements without timestamps if the
+        strategy has no assigner.
+        """
+        made = watermarked(self._node, watermark_strategy)
+        return cast("S", self) if made is self._node else self._stream_of(made)
 
     def _process(self, func: ProcessFunction, output_type: object) -> S:
         step = step_of(func, ProcessFunction)

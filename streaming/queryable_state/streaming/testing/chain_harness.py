@@ -10,7 +10,12 @@ from queryable_state.streaming.graph.chains import Chain
 from queryable_state.streaming.graph.declarations import Declarations
 from queryable_state.streaming.graph.declared_job import NextJob
 from queryable_state.streaming.graph.elements import Columns
-from queryable_state.streaming.graph.nodes import OperatorNode, SourceNode, TransformNode
+from queryable_state.streaming.graph.nodes import (
+    OperatorNode,
+    SourceNode,
+    TransformNode,
+    WatermarkNode,
+)
 from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.operators.spec import columns_of
 from queryable_state.streaming.runtime.stateless.chain import ChainTask
@@ -158,7 +163,10 @@ def _chained(made: object, sources: Sequence[SourceNode]) -> tuple[TransformNode
         )
     node: StreamNode = made._node
     nodes: list[TransformNode] = []
-    while isinstance(node, TransformNode):
+    while isinstance(node, TransformNode | WatermarkNode):
+        if isinstance(node, WatermarkNode):
+            node = node.upstream
+            continue
         nodes.insert(0, node)
         if len(node.upstreams) > 1:
             break

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowFunction
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import ColumnFunction
 
 
 @dataclass(frozen=True)
 class ColumnAggregate:
     """An aggregate function and its column; see `WindowedStream.aggregate_columns`."""
 
-    function: WindowFunction
+    function: ColumnFunction
     column: str = ""
     """Empty: the rows are counted."""
 
 
 def sum_of(column: str) -> ColumnAggregate:
     """The sum of a numeric column, in the column's type; a sum that overflows it is an error."""
-    return ColumnAggregate(WindowFunction.SUM, column)
+    return ColumnAggregate(ColumnFunction.SUM, column)
 
 
 def min_of(column: str) -> ColumnAggregate:
     """The smallest value of a column."""
-    return ColumnAggregate(WindowFunction.MIN, column)
+    return ColumnAggregate(ColumnFunction.MIN, column)
 
 
 def max_of(column: str) -> ColumnAggregate:
     """The greatest value of a column."""
-    return ColumnAggregate(WindowFunction.MAX, column)
+    return ColumnAggregate(ColumnFunction.MAX, column)
 
 
 def avg_of(column: str) -> ColumnAggregate:
     """The average of an integer or float column, a DOUBLE; its state is the sum and the count."""
-    return ColumnAggregate(WindowFunction.AVG, column)
+    return ColumnAggregate(ColumnFunction.AVG, column)
 
 
 def count_rows() -> ColumnAggregate:
     """The number of rows, a LONG."""
-    return ColumnAggregate(WindowFunction.COUNT)
+    return ColumnAggregate(ColumnFunction.COUNT)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from queryable_state.streaming.windows.type_variables import W
-from queryable_state.wire.schema.type_variables import T
+from queryable_state.wire.schema.type_variables import T, W
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from queryable_state.streaming.functions import ReducingStateDescriptor
 from queryable_state.streaming.windows.trigger import Trigger, TriggerResult
-from queryable_state.streaming.windows.type_variables import W
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.schema.type_variables import T
+from queryable_state.wire.schema.type_variables import T, W
 from queryable_state.wire.schema.types import Types
 
 

@@ -16,8 +16,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic
 
-from queryable_state.streaming.windows.type_variables import W
-from queryable_state.wire.schema.type_variables import T
+from queryable_state.wire.schema.type_variables import T, W
 
 if TYPE_CHECKING:
     from queryable_state.streaming.state_descriptor import StateDescriptor

@@ -16,8 +16,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from queryable_state.streaming.functions import Function
-from queryable_state.streaming.windows.type_variables import W
-from queryable_state.wire.schema.type_variables import IN, OUT, K
+from queryable_state.wire.schema.type_variables import IN, OUT, K, W
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -35,9 +35,12 @@ class BatchClocks:
     timestamp_ms: int
     """Milliseconds since the epoch at which the batch was planned."""
     watermark_ms: int
-    """Event-time watermark in milliseconds; 0: none."""
+    """Event-time watermark in milliseconds; 0: none; 2**63 - 1: the input has ended."""
     offsets_digest: bytes
     """Digest of the offsets of the batch; differs when a checkpoint was rewound."""
+    clock_ids: tuple[str, ...] = ()
+    """Ids of the marker sources that planned the batch with the other sources; none: the query has
+    no marker source."""
 
 
 class Engine(Protocol):
@@ -74,7 +77,8 @@ class Engine(Protocol):
     def has_input(self, query_id: bytes, batch_id: int, sources: Sequence[int]) -> bool:
         """Whether a planned batch has input of any of these sources; none named: of any source.
 
-        Sources are positions in the offsets of the batch. The input may have no rows.
+        Sources are positions in the offsets of the batch. The input may have no rows. A marker
+        source has no input.
         Raises `RetryLaterError` if the offsets cannot be read now, `JobError` if they do not exist
         any more.
         """

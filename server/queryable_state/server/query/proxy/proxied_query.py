@@ -120,11 +120,14 @@ class ProxiedQuery:
             elements=whole.elements,
             explain=whole.explain,
             ranges=whole.ranges if len(whole.ranges) != len(keys) else (),
+            windows=whole.windows if len(whole.windows) != len(keys) else (),
         )
         if len(whole.elements) == len(keys):
             query.elements[:] = [whole.elements[position] for position in positions]
         if len(whole.ranges) == len(keys):
             query.ranges.extend(whole.ranges[position] for position in positions)
+        if len(whole.windows) == len(keys):
+            query.windows.extend(whole.windows[position] for position in positions)
         if whole.HasField("at_version"):
             query.at_version = whole.at_version
         return query

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.query.proxy.scan_part import ScanPart
 from queryable_state.server.query.retries import OWNERS
-from queryable_state.server.query.scan_query import KeyGroupRun
+from queryable_state.server.query.scan_query import KeyGroupRun, position_of
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.calls.retrying import Attempts
 from queryable_state.wire.errors import (
@@ -166,7 +166,7 @@ class MergedScan:
             del message.keys[self._left :]
             self._left -= len(message.keys)
         if message.keys:
-            self._after = message.keys[-1].key
+            self._after = position_of(message.keys[-1])
             self._group = _key_group(self._after)
         self._complete &= complete
         if ends and not truncated:

@@ -18,17 +18,23 @@ _LARGE_BYTES = 16 * 1024
 _SLICE_S = 0.005
 
 
-async def answer_text(texts: StateJson, read: query_pb2.ReadKind.ValueType, value: bytes) -> str:
+async def answer_text(
+    texts: StateJson,
+    read: query_pb2.ReadKind.ValueType,
+    value: bytes,
+    info: query_pb2.ReadInfo,
+) -> str:
     """Returns the JSON text of one answer, as `StateJson.answer_text` does."""
     if len(value) > _LARGE_BYTES:
-        return await asyncio.to_thread(texts.answer_text, read, value)
-    return texts.answer_text(read, value)
+        return await asyncio.to_thread(texts.answer_text, read, value, info)
+    return texts.answer_text(read, value, info)
 
 
 async def tell_answers(
     texts: StateJson,
     read: query_pb2.ReadKind.ValueType,
     values: Iterable[tuple[int, bytes]],
+    info: query_pb2.ReadInfo,
     tell: Callable[[int, bytes, str], None],
     refuse: Callable[[int, QueryableStateError], None],
 ) -> None:
@@ -36,7 +42,7 @@ async def tell_answers(
     until_s = time.perf_counter() + _SLICE_S
     for at, value in values:
         try:
-            tell(at, value, await answer_text(texts, read, value))
+            tell(at, value, await answer_text(texts, read, value, info))
         except QueryableStateError as unreadable:
             refuse(at, unreadable)
         if time.perf_counter() >= until_s:

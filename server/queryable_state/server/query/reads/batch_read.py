@@ -103,7 +103,8 @@ class BatchRead:
 
         positions = value_positions(answer, len(results))
         values = zip(positions, answer.values, strict=True)
-        await tell_answers(self.located.json, self.query.read, values, tell, refuse)
+        texts, read = self.located.json, self.query.read
+        await tell_answers(texts, read, values, answer.info, tell, refuse)
 
     def _miss(self, result: query_pb2.KeyResult, key: str, state: str) -> None:
         if self.query.read == query_pb2.EXISTS:

@@ -1,6 +1,6 @@
 """Page token of `ScanKvState`: where the next page of a scan begins.
 
-`version 01 | state id (4) | batch (8, signed) | hash of the scan (8) | wire key | checksum (4)`,
+`version 01 | state id (4) | batch (8, signed) | hash of the scan (8) | key | checksum (4)`,
 big-endian; the checksum is the low half of the xxh64 of all before it. It detects truncated and
 mixed-up tokens. A token needs no secrecy: it holds nothing that a caller may not read.
 """
@@ -33,7 +33,7 @@ class PageToken(NamedTuple):
     scan_hash: int
     """Identifies the range and options of the scan: see `scan_hash_of`."""
     key: bytes
-    """The last wire key of the page."""
+    """The last wire key of the page; in a scan of every window with a namespace behind it."""
 
     def seal(self) -> bytes:
         """Returns the bytes of the token."""

@@ -10,12 +10,15 @@ from queryable_state.server.query.reads.requested_query import query_of
 from queryable_state.server.query.request_limits import check_json
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
+    CorruptDataError,
     InternalError,
     InvalidRequestError,
     QueryableStateError,
     UnknownKeyOrNamespaceError,
     shown,
 )
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
+from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.values.lifetime import answered_remaining_ms
 
 if TYPE_CHECKING:
@@ -86,9 +89,13 @@ class PointRead:
     async def _found(self, value: bytes, info: query_pb2.ReadInfo) -> query_pb2.GetKvStateResponse:
         remaining_ms = answered_remaining_ms(self.query.read, value, info)
         if self.key_json is not None:
-            text = await answer_text(self.located.json, self.query.read, value)
+            text = await answer_text(self.located.json, self.query.read, value, info)
             return query_pb2.GetKvStateResponse(
                 value_json=text, info=info, remaining_ms=remaining_ms
+            )
+        if self.query.read == query_pb2.WINDOWS:
+            return query_pb2.GetKvStateResponse(
+                windows=query_pb2.KeyWindows.FromString(value), info=info, remaining_ms=remaining_ms
             )
         if self.query.read == query_pb2.PREFIX:
             records = query_pb2.Records.FromString(value)
@@ -106,7 +113,7 @@ class PointRead:
         key = shown(self.query.keys[0].hex() if self.key_json is None else self.key_json)
         entry = f"map key {shown(self.entry_text)} of " if self.entry_text else ""
         namespace = self.query.namespace
-        where = f" in namespace {shown(namespace.hex())}" if namespace else ""
+        where = "" if namespace in (b"", VOID_NAMESPACE) else f" in {_scope_text(namespace)}"
         return UnknownKeyOrNamespaceError(
             f"nothing is stored under {entry}key {key} of {self.located.describe()}{where}"
         )
@@ -129,6 +136,13 @@ def _element(request: query_pb2.GetKvStateRequest, located: LocatedState) -> byt
     return (
         located.json.map_key(request.map_key_json) if given == "map_key_json" else (request.element)
     )
+
+
+def _scope_text(namespace: bytes) -> str:
+    try:
+        return repr(TimeWindow.of_namespace(namespace))
+    except CorruptDataError:
+        return f"namespace {shown(namespace.hex())}"
 
 
 def _read_name(read: query_pb2.ReadKind.ValueType) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.keys.time_window import TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,6 +13,17 @@ if TYPE_CHECKING:
     from queryable_state.wire.located_state import LocatedState
 
 _WHOLE_READS = frozenset({query_pb2.POINT, query_pb2.PREFIX})
+
+
+def scope_of(
+    request: query_pb2.GetKvStateRequest
+    | query_pb2.BatchGetKvStateRequest
+    | query_pb2.ScanKvStateRequest,
+) -> bytes:
+    """Returns the encoded namespace that a request names; empty: none."""
+    if request.WhichOneof("scope") == "window":
+        return TimeWindow(request.window.start_ms, request.window.end_ms).namespace
+    return request.namespace
 
 
 def query_of(
@@ -28,7 +40,7 @@ def query_of(
         state_id=located.state_id,
         placement_version=located.placement_version,
         consistency=request.consistency,
-        namespace=request.namespace,
+        namespace=scope_of(request),
         read=located.read_kind if request.read in _WHOLE_READS else request.read,
         keys=keys,
         allow_incomplete=request.allow_incomplete,
@@ -40,8 +52,11 @@ def query_of(
         query.explain = request.explain
         if request.HasField("range"):
             query.ranges.append(request.range)
+        if request.HasField("windows"):
+            query.windows.append(request.windows)
         return query
     query.ranges.extend(request.ranges)
+    query.windows.extend(request.windows)
     if request.HasField("at_version"):
         query.at_version = request.at_version
     return query

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.query.checks import check_consistency, check_longest
 from queryable_state.server.query.reads.page_token import PageToken, scan_hash_of
+from queryable_state.server.query.reads.requested_query import scope_of
 from queryable_state.server.query.request_limits import check_json
 from queryable_state.server.query.scan_query import KeyGroupRun, ScanQuery
 from queryable_state.server.storage.key_order import prefix_end
-from queryable_state.v1 import query_pb2
+from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
     InvalidRequestError,
     LimitExceededError,
     VersionGoneError,
 )
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
+from queryable_state.wire.keys.time_window import check_window, is_windowed
 from queryable_state.wire.operator_state import refuse_scan
 from queryable_state.wire.values.lifetime import remaining_ms
 
@@ -67,7 +69,8 @@ class ScanRead:
             )
         start, end = _range(request, located)
         check_longest("encoded key", (start, end or b""), limits)
-        check_longest("encoded namespace", (request.namespace,), limits)
+        namespace = _namespace(request, located)
+        check_longest("encoded namespace", (namespace,), limits)
         # A token is a key and some fixed fields.
         check_longest("encoded key", (request.page_token[:-_TOKEN_BYTES],), limits)
         first = request.first_key_group
@@ -95,7 +98,7 @@ class ScanRead:
             last_key_group=last,
             start=start,
             end=end,
-            namespace=request.namespace or VOID_NAMESPACE,
+            namespace=namespace,
             consistency=request.consistency,
             allow_incomplete=request.allow_incomplete,
             min_version=request.min_version,
@@ -151,6 +154,19 @@ class ScanRead:
                     scanned.remaining_ms = life_ms
             scanned.ClearField("key")
             scanned.ClearField("records")
+
+
+def _namespace(request: query_pb2.ScanKvStateRequest, located: LocatedState) -> bytes:
+    """Returns the encoded namespace of a scan; empty: every one.
+
+    Raises `InvalidRequestError` for a window of a state without windows.
+    """
+    state, namespace = located.registration, scope_of(request)
+    if namespace:
+        check_window(state, namespace)
+        return namespace
+    every = is_windowed(state) or state.kind == registration_pb2.TIMER
+    return b"" if every else VOID_NAMESPACE
 
 
 def _range(

@@ -92,6 +92,9 @@ def _query_at(query: query_pb2.Query, positions: Sequence[int], version: int) ->
     if len(query.ranges) == len(query.keys):
         del part.ranges[:]
         part.ranges.extend(query.ranges[at] for at in positions)
+    if len(query.windows) == len(query.keys):
+        del part.windows[:]
+        part.windows.extend(query.windows[at] for at in positions)
     # The first read has satisfied both; by now the batch may be older than they allow.
     part.ClearField("min_version")
     part.ClearField("max_staleness_ms")

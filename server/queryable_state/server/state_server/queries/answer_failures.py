@@ -89,7 +89,7 @@ class AnswerFailures:
         if slot == _TOO_MANY:
             return LimitExceededError(
                 f"state {name!r} has more than {self._most_records} records under this key and "
-                "namespace: read single entries instead"
+                "namespace: read single entries, or single windows, instead"
             )
         if slot == _CORRUPT:
             return CorruptDataError(

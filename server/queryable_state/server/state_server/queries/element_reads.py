@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.state_server.queries.key_reads import gone_at, no_key_group
+from queryable_state.server.state_server.queries.key_reads import (
+    MANY_RECORDS,
+    gone_at,
+    no_key_group,
+    prefix_namespace,
+)
 from queryable_state.server.state_server.queries.list_slices import ListSlices
 from queryable_state.server.state_server.stores.record_cache import ABSENT
 from queryable_state.v1 import query_pb2, registration_pb2
@@ -14,7 +19,7 @@ from queryable_state.wire.errors import (
     LimitExceededError,
     Reason,
 )
-from queryable_state.wire.keys.store_keys import RESULT_ELEMENT, VOID_NAMESPACE
+from queryable_state.wire.keys.store_keys import RESULT_ELEMENT
 from queryable_state.wire.values.lifetime import remaining_ms
 from queryable_state.wire.values.list_elements import element_count
 from queryable_state.wire.values.value_codec import is_stale
@@ -31,7 +36,6 @@ if TYPE_CHECKING:
     )
     from queryable_state.server.state_server.stores.store_table import StateRoute
 
-_MANY_RECORDS = frozenset({registration_pb2.LIST, registration_pb2.MAP})
 _HAVE_ENTRIES = frozenset({registration_pb2.MAP, registration_pb2.BROADCAST})
 _READS = frozenset({query_pb2.ENTRY, query_pb2.EXISTS, query_pb2.SIZE, query_pb2.SLICE})
 # EXISTS reads the first records of a key; more are needed only if all of these have expired.
@@ -56,11 +60,11 @@ def read_elements(
     if query.read == query_pb2.SLICE:
         slices = ListSlices(route.registration, query.ranges, counted)
     reads: _OneRecord | _ManyRecords
-    if elements or kind not in _MANY_RECORDS:
+    if elements or kind not in MANY_RECORDS:
         reads = _OneRecord(readers, elements or [RESULT_ELEMENT])
     else:
         reads = _ManyRecords(query, readers.prefixes(), limits.prefix_records, counted)
-    namespace = query.namespace or VOID_NAMESPACE
+    namespace = prefix_namespace(route, query)
     gone_ms = gone_at(route, now_ms)
     info = query_pb2.ReadInfo(read_time_ms=now_ms, ttl_ms=route.registration.ttl.ttl_ms)
     slots = route.slots
@@ -187,7 +191,7 @@ def _answer(
         return found[0]
     if read == query_pb2.EXISTS:
         # Not all records of a whole LIST or MAP were read.
-        is_whole = elements or kind not in _MANY_RECORDS
+        is_whole = elements or kind not in MANY_RECORDS
         remaining = remaining_ms(found, info) if is_whole else None
         return query_pb2.Presence(remaining_ms=remaining).SerializeToString()
     return query_pb2.Size(

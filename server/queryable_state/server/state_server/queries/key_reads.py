@@ -8,7 +8,7 @@ from operator import concat
 from typing import TYPE_CHECKING, Protocol, cast
 
 from queryable_state.server.state_server.stores.record_cache import ABSENT
-from queryable_state.v1 import query_pb2
+from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 from queryable_state.wire.values.value_codec import HAS_TIMESTAMP, is_stale
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.stores.record_cache import RecordCache
     from queryable_state.server.state_server.stores.store_table import StateRoute
     from queryable_state.server.storage.store import StateStore
+
+MANY_RECORDS = frozenset({registration_pb2.LIST, registration_pb2.MAP, registration_pb2.TIMER})
+"""The kinds of keyed state that may have several records under one key and namespace."""
 
 PointReader = Callable[[bytes], bytes | None]
 """`reader(store_key)` returns the value, or None."""
@@ -211,7 +214,9 @@ def read_prefixes(
     counted: RecordCount,
 ) -> tuple[list[bytes], list[int]]:
     """Returns all records of each key, serialized, and the positions of absent keys."""
-    namespace = query.namespace or VOID_NAMESPACE
+    namespace = prefix_namespace(route, query)
+    # The element of a timer begins with its namespace.
+    skipped = 0 if route.registration.kind == registration_pb2.TIMER else len(namespace)
     state_id, uncommitted = query.state_id, query.consistency == query_pb2.UNCOMMITTED
     slots, most = route.slots, limits.prefix_records
     left, records_left = limits.answer_bytes, most
@@ -236,7 +241,7 @@ def read_prefixes(
             failures.add_too_many_records(position, most)
             continue
         records_left -= len(records)
-        start = len(prefix)
+        start = len(key) + skipped
         found = query_pb2.Records()
         try:
             for record_key, value in records:
@@ -256,6 +261,13 @@ def read_prefixes(
             continue
         values.append(serialized)
     return values, missing
+
+
+def prefix_namespace(route: StateRoute, query: query_pb2.Query) -> bytes:
+    """Returns what follows a key in the prefix of its records; empty: all timers of the key."""
+    if route.registration.kind == registration_pb2.TIMER:
+        return query.namespace
+    return query.namespace or VOID_NAMESPACE
 
 
 def gone_at(route: StateRoute, now_ms: int) -> int | None:

@@ -12,7 +12,6 @@ from queryable_state.server.state_server.queries.key_reads import no_key_group
 from queryable_state.server.state_server.stores.store_table import NOT_HERE
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
-from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 from queryable_state.wire.operator_state import split_broadcast_element, subtask_key
 
 if TYPE_CHECKING:
@@ -43,10 +42,6 @@ def read_operator_state(
     A key is a subtask key. The owner of the first key group refuses with UNKNOWN_STATE if its
     subtask has another range: the operator then runs at another parallelism.
     """
-    if query.namespace not in (b"", VOID_NAMESPACE):
-        raise InvalidRequestError(
-            f"state {route.name!r} is operator state and has no namespaces: leave it out"
-        )
     check_ranges(route, query, len(keys))
     wanted: Sequence[bytes] = ()
     if query.read not in (query_pb2.PREFIX, query_pb2.POINT):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from queryable_state.server.state_server.queries.key_reads import MANY_RECORDS
 from queryable_state.server.storage.key_order import prefix_end
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import CorruptDataError, LimitExceededError
 from queryable_state.wire.keys.key_codec import KeyCodec
-from queryable_state.wire.keys.store_keys import RESULT_ELEMENT
+from queryable_state.wire.keys.store_keys import RESULT_ELEMENT, namespace_end, window_of
 from queryable_state.wire.schema.types import TypeInfo
 from queryable_state.wire.values.lifetime import gone_ms
 from queryable_state.wire.values.value_codec import is_stale
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.store import StateView
     from queryable_state.wire.errors import QueryableStateError
 
-_MANY_RECORDS = frozenset({registration_pb2.LIST, registration_pb2.MAP})
 _NO_ELEMENT = (RESULT_ELEMENT,)
 _PAGE_KEYS = 512
 _PAGE_BYTES = 256 * 1024
@@ -80,8 +80,9 @@ def record_ranges(query: ScanQuery, slots: Sequence[int]) -> Iterator[RecordRang
 class ScannedKeys:
     """Groups the records of ranges by key, one page at a time.
 
-    A page holds all records of a key or none: a key whose records exceed an answer carries an
-    error instead. A scan of keys only has no such limit.
+    In a scan of every window each window of a key is an item of its own, as a key is in other
+    scans; all timers of a key are one item. A page holds all records of an item or none: an item
+    whose records exceed an answer carries an error instead. A scan of keys only has no such limit.
     """
 
     def __init__(
@@ -96,13 +97,15 @@ class ScannedKeys:
         self._query = query
         self._codec = KeyCodec(TypeInfo.from_proto(registration.key_type))
         self._gone_ms = gone_ms(registration, now_ms)
+        self._is_timers = registration.kind == registration_pb2.TIMER
+        self._every_window = not query.namespace and not self._is_timers
         self._views = views
         self._ranges = ranges
         self._limits = limits
         self._left = query.limit or -1
         self._looked_at = 0
         self._whole = True
-        many_records = registration.kind in _MANY_RECORDS
+        many_records = registration.kind in MANY_RECORDS
         self._keys = self._keys_of_many() if many_records else self._keys_of_one()
 
     def page(self) -> Page:
@@ -124,7 +127,7 @@ class ScannedKeys:
     def _keys_of_one(self) -> Iterator[query_pb2.ScannedKey | None]:
         """Yields the keys of a state with one record per key; None after every slice of work."""
         namespace, keys_only = self._query.namespace, self._query.keys_only
-        decode, gone_at_ms = self._codec.decode, self._gone_ms
+        decode, gone_at_ms, every_window = self._codec.decode, self._gone_ms, self._every_window
         for records in self._records():
             if self._looked_at > _PAGE_RECORDS:
                 yield None
@@ -134,39 +137,42 @@ class ScannedKeys:
                     yield None
                 key_end = decode(record_key, 2)[1]
                 # A value has no element after the namespace; an accumulator has one.
-                if record_key[key_end:] != namespace:
+                if every_window:
+                    if namespace_end(record_key, key_end) != len(record_key):
+                        continue
+                elif record_key[key_end:] != namespace:
                     continue
+                window = _window(record_key[key_end:]) if every_window else None
                 try:
                     if gone_at_ms is not None and is_stale(value, gone_at_ms):
                         continue
                 except CorruptDataError as problem:
-                    yield self._refused(record_key[:key_end], problem)
+                    yield self._refused(record_key[:key_end], window, problem)
                     continue
                 yield query_pb2.ScannedKey(
                     key=record_key[:key_end],
+                    window=window,
                     records=None
                     if keys_only
                     else query_pb2.Records(elements=_NO_ELEMENT, values=(value,)),
                 )
 
     def _keys_of_many(self) -> Iterator[query_pb2.ScannedKey | None]:
-        """Yields the keys of a list or map state; None after every slice of work."""
+        """Yields the keys of lists, maps or timers; None after every slice of work."""
         keys_only = self._query.keys_only
         for records in self._records():
             if self._looked_at > _PAGE_RECORDS:
                 yield None
-            current = _Key(b"")
-            prefix = b""
+            current = _Key(b"", b"")
             for record_key, value in records:
-                if not prefix or not record_key.startswith(current.wire_key):
+                if not current.group or not record_key.startswith(current.group):
                     if current.found:
                         yield self._scanned(current)
-                    current = _Key(record_key[: self._codec.decode(record_key, 2)[1]])
-                    prefix = current.wire_key + self._query.namespace
+                    current = self._key_of(record_key)
                 self._looked_at += 1
                 if self._looked_at > _PAGE_RECORDS:
                     yield None
-                if not record_key.startswith(prefix):
+                if not record_key.startswith(current.prefix):
                     continue
                 try:
                     if self._gone_ms is not None and is_stale(value, self._gone_ms):
@@ -177,21 +183,35 @@ class ScannedKeys:
                 if keys_only:
                     current.found = True
                 else:
-                    current.add(record_key[len(prefix) :], value, self._limits)
+                    current.add(record_key[current.skipped :], value, self._limits)
             if current.found:
                 yield self._scanned(current)
 
-    def _scanned(self, key: _Key) -> query_pb2.ScannedKey:
-        """Returns the answer for one key of a list or map."""
-        if key.problem is not None:
-            return self._refused(key.wire_key, key.problem)
-        if self._query.keys_only:
-            return query_pb2.ScannedKey(key=key.wire_key)
-        return query_pb2.ScannedKey(key=key.wire_key, records=key.records())
+    def _key_of(self, record_key: bytes) -> _Key:
+        """Returns the item that a record is the first one of."""
+        key_end = self._codec.decode(record_key, 2)[1]
+        wire_key = record_key[:key_end]
+        if self._every_window:
+            group = record_key[: namespace_end(record_key, key_end)]
+            return _Key(wire_key, group, window=_window(group[key_end:]))
+        key = _Key(wire_key, wire_key, prefix=wire_key + self._query.namespace)
+        if self._is_timers:
+            # The element of a timer begins with its namespace.
+            key.skipped = key_end
+        return key
 
-    def _refused(self, wire_key: bytes, problem: QueryableStateError) -> query_pb2.ScannedKey:
+    def _scanned(self, key: _Key) -> query_pb2.ScannedKey:
+        """Returns the answer for one item."""
+        if key.problem is not None:
+            return self._refused(key.wire_key, key.window, key.problem)
+        records = None if self._query.keys_only else key.records()
+        return query_pb2.ScannedKey(key=key.wire_key, window=key.window, records=records)
+
+    def _refused(
+        self, wire_key: bytes, window: query_pb2.TimeWindow | None, problem: QueryableStateError
+    ) -> query_pb2.ScannedKey:
         self._whole = False
-        return query_pb2.ScannedKey(key=wire_key, error=problem.to_proto())
+        return query_pb2.ScannedKey(key=wire_key, window=window, error=problem.to_proto())
 
     def _records(self) -> Iterator[Iterator[tuple[bytes, bytes]]]:
         """Yields the records of each range; a key is never in two ranges."""
@@ -202,11 +222,32 @@ class ScannedKeys:
             yield view.scan(self._query.state_id, each.start, each.end)
 
 
-class _Key:
-    """The collected records of one key."""
+def _window(namespace: bytes) -> query_pb2.TimeWindow:
+    window = window_of(namespace)
+    if window is None:
+        raise CorruptDataError("a state with windows has a record outside of windows")
+    return query_pb2.TimeWindow(start_ms=window[0], end_ms=window[1])
 
-    def __init__(self, wire_key: bytes) -> None:
+
+class _Key:
+    """The collected records of one item: of one key or, in a scan of every window, one window."""
+
+    def __init__(
+        self,
+        wire_key: bytes,
+        group: bytes,
+        *,
+        prefix: bytes = b"",
+        window: query_pb2.TimeWindow | None = None,
+    ) -> None:
         self.wire_key = wire_key
+        self.group = group
+        """All records of the key have this prefix."""
+        self.prefix = prefix or group
+        """The records that the scan selects have this prefix."""
+        self.skipped = len(self.prefix)
+        """Bytes before the element of a record."""
+        self.window = window
         self.found = False
         self.problem: QueryableStateError | None = None
         """The error to answer instead of the records; None: there is none."""

@@ -30,9 +30,11 @@ from queryable_state.server.state_server.queries.version_reads import (
     held_still,
     views_at,
 )
+from queryable_state.server.state_server.queries.window_reads import read_windows
 from queryable_state.server.state_server.read_trace import ReadTrace
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InternalError, QueryableStateError, VersionGoneError
+from queryable_state.wire.keys.time_window import check_window
 from queryable_state.wire.operator_state import OPERATOR_KINDS
 
 if TYPE_CHECKING:
@@ -245,6 +247,8 @@ class StateReader:
         keys = list(query.keys)
         failures = AnswerFailures(route, self.server_id, self._lease.placement_version)
         limits, read = self.limits, query.read
+        if query.namespace or route.is_windowed or read == query_pb2.WINDOWS:
+            check_window(route.registration, query.namespace, read)
         if route.registration.kind in OPERATOR_KINDS:
             values, missing = read_operator_state(
                 route, query, keys, failures, readers.operator_states(), limits, counted
@@ -253,6 +257,10 @@ class StateReader:
             values, missing = read_points(route, query, keys, now_ms, failures, readers, limits)
         elif read == query_pb2.PREFIX:
             values, missing = read_prefixes(
+                route, query, keys, now_ms, failures, readers.prefixes(), limits, counted
+            )
+        elif read == query_pb2.WINDOWS:
+            values, missing = read_windows(
                 route, query, keys, now_ms, failures, readers.prefixes(), limits, counted
             )
         else:

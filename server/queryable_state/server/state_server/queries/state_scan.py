@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.server.query.scan_query import position_of
 from queryable_state.server.state_server.queries.answer_failures import not_here, state_lost
 from queryable_state.server.state_server.queries.requested_version import (
     RequestedVersion,
@@ -232,7 +233,7 @@ class StateScan:
         goes_on = not page.last or page.cut_off
         if page.keys:
             # A page without keys continues after the last key of the page before.
-            self._last_key = page.keys[-1].key
+            self._last_key = position_of(page.keys[-1])
         return query_pb2.ScanKvStateResponse(
             keys=page.keys,
             info=info,

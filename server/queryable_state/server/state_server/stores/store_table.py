@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.state_server.stores.job_stores import JobStores
 from queryable_state.server.state_server.stores.record_cache import RecordCache
+from queryable_state.wire.keys.time_window import is_windowed
 from queryable_state.wire.values.lifetime import Lifetime
 
 if TYPE_CHECKING:
@@ -39,19 +40,23 @@ class StateRoute:
     lifetime: Lifetime | None = None
     """The TTL of the state; None: its values do not expire."""
 
+    is_windowed: bool = False
+    """True if the state has records in windows."""
+
     @property
     def name(self) -> str:
         """The queryable name of the state, or else its state name."""
         return self.registration.queryable_name or self.registration.state_name
 
     def rebuild(self) -> None:
-        """Recomputes slots and lifetime after a change of the stores or of the registration."""
+        """Recomputes the other fields after a change of the stores or of the registration."""
         self.records.clear()
         self.slots = [NOT_HERE] * self.registration.max_parallelism
         for position, subtask in enumerate(self.subtasks):
             first, end = subtask.first_key_group, subtask.last_key_group + 1
             self.slots[first:end] = [position] * (end - first)
         self.lifetime = Lifetime.of(self.registration)
+        self.is_windowed = is_windowed(self.registration)
         self.incomplete = any(subtask.complete_since_batch > 0 for subtask in self.subtasks)
 
 

@@ -58,7 +58,18 @@ class RocksDBTimeIndex(RocksDBRecords):
             start = max(start, self._first[clock] or self._bounds[clock][1])
         if end is not None and start >= end:
             return []
-        return super().chunk(start, end, limit)
+        found: list[tuple[bytes, bytes]] = []
+        with translating("read the timers"):
+            iterator = self.family.iter()
+            iterator.seek(start)
+            while iterator.valid() and len(found) < limit:
+                key = iterator.key()
+                if end is not None and key >= end:
+                    break
+                found.append((key, b""))
+                iterator.next()
+            iterator.status()
+        return found
 
     def written(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Updates the first keys after a write of these changes."""

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from queryable_state.streaming.runtime.aggregates.key_columns import key_columns
 from queryable_state.streaming.runtime.aggregates.windowed_aggregate import (
     WINDOW_FIELDS,
-    WindowFunction,
+    ColumnFunction,
 )
 from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema
 from queryable_state.streaming.runtime.columns.value_columns import cast_column
@@ -84,7 +84,7 @@ class WindowRows:
         left = iter(stored)
         for column in self._aggregate.columns:
             total = next(left)
-            if column.function == WindowFunction.AVG:
+            if column.function == ColumnFunction.AVG:
                 count = next(left)
                 # A sum of no values is null, and so is its quotient.
                 total = pc.divide(total.cast(pa.float64()), count.cast(pa.float64()))

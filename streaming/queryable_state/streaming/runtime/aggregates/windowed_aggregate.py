@@ -35,7 +35,7 @@ _FLOATS: Final = (Kind.FLOAT, Kind.DOUBLE)
 _AVERAGED: Final = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, *_FLOATS)
 
 
-class WindowFunction(StrEnum):
+class ColumnFunction(StrEnum):
     """The aggregate functions of windows."""
 
     SUM = "sum"
@@ -67,14 +67,14 @@ class WindowColumn:
 
     name: str
     """Name of the output column, and of the field of the state."""
-    function: WindowFunction
+    function: ColumnFunction
     source: str = ""
     """The aggregated column; empty for the count of rows."""
     source_type: TypeInfo = _LONG
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError if a column of this type has no such aggregate."""
-        if self.function == WindowFunction.AVG and self.source_type.kind not in _AVERAGED:
+        if self.function == ColumnFunction.AVG and self.source_type.kind not in _AVERAGED:
             raise InvalidRequestError(
                 f"avg({self.source!r}): a column of type {self.source_type} has no average; cast "
                 "the column to double before"
@@ -84,15 +84,15 @@ class WindowColumn:
     @property
     def type(self) -> TypeInfo:
         """Type of the output column."""
-        return _DOUBLE if self.function == WindowFunction.AVG else self.source_type
+        return _DOUBLE if self.function == ColumnFunction.AVG else self.source_type
 
     @property
     def stored(self) -> tuple[StoredColumn, ...]:
         """The columns of the state for this aggregate."""
         match self.function:
-            case WindowFunction.COUNT:
+            case ColumnFunction.COUNT:
                 return (self._count(self.name),)
-            case WindowFunction.AVG:
+            case ColumnFunction.AVG:
                 total = _DOUBLE if self.source_type.kind in _FLOATS else _LONG
                 sums = FieldAggregate(f"{self.name}_sum", AggregateKind.SUM, total)
                 return (StoredColumn(sums, self.source), self._count(f"{self.name}_count"))

@@ -17,10 +17,12 @@ from queryable_state.streaming.operator_state.checkpointed import HOOKS
 from queryable_state.streaming.runtime.user_code import described, shown
 from queryable_state.streaming.stateless.output_tag import tagged
 from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.event_time import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from queryable_state.streaming.runtime.columns.event_time import CurrentTime
     from queryable_state.streaming.runtime.stateless.element_context import ChainContext
 
     Elements = Iterable[Any]
@@ -35,6 +37,7 @@ class Emits(Enum):
     RESULT_IF_ANY = "the result, if it is not None"
     RESULTS = "the items of the result"
     ELEMENT = "the element, if the result is true"
+    TIMED = "the element, with the result as its timestamp"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +68,8 @@ class Step:
 
     def call(self, context: ChainContext) -> Callable[[Any], Any]:
         """A function of one element, for the stream that the context is at."""
+        if self.emits is Emits.TIMED:
+            return functools.partial(_with_timestamp, self.function, context.time)  # type: ignore[arg-type]
         if not self.methods:
             return self.function  # type: ignore[return-value]  # a callable without methods
         calls = [getattr(self.function, method) for method in self.methods]
@@ -73,6 +78,10 @@ class Step:
         if len(calls) == 1:
             return calls[0]  # type: ignore[no-any-return]
         return lambda element: calls[context.stream](element)
+
+
+def _with_timestamp(call: Callable[[Any, int], Any], time: CurrentTime, element: Any) -> Any:
+    return call(element, NO_TIMESTAMP if time.ms is None else time.ms)
 
 
 def _with_context(call: Callable[[Any, Any], Any], context: ChainContext, element: Any) -> Any:
@@ -87,6 +96,7 @@ class StepRun:
         self._what = step.what
         self._call = step.call(context)
         self._emits = step.emits
+        self._time = context.time
 
     def outputs(
         self, elements: Elements, sides: Mapping[str, Callable[[Any], object]]
@@ -99,6 +109,8 @@ class StepRun:
                 return (each for each in self._results(elements) if each is not None)
             case Emits.ELEMENT:
                 return self._selected(elements)
+            case Emits.TIMED:
+                return self._timed(elements)
             case Emits.RESULTS:
                 return self._items(elements, sides)
 
@@ -120,6 +132,20 @@ class StepRun:
                 raise self.failure(error, element) from error
             if selected:
                 yield element
+
+    def _timed(self, elements: Elements) -> Iterator[Any]:
+        call, time = self._call, self._time
+        for element in elements:
+            try:
+                found = call(element)
+                if found.__class__ is not int:
+                    raise TypeError(
+                        f"it returned {shown(found)}, but a timestamp is an int of milliseconds"
+                    )
+            except Exception as error:
+                raise self.failure(error, element) from error
+            time.ms = found
+            yield element
 
     def _items(
         self, elements: Elements, sides: Mapping[str, Callable[[Any], object]]

@@ -19,7 +19,6 @@ from queryable_state.streaming.runtime.states.state_spec import where
 from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
 from queryable_state.streaming.runtime.timers.timer_descriptor import TIMERS_NAME
 from queryable_state.streaming.runtime.windows.window_table import WindowTable
-from queryable_state.streaming.stateless.timers import NO_WATERMARK
 from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import (
@@ -28,6 +27,7 @@ from queryable_state.wire.errors import (
     Reason,
     SupersededError,
 )
+from queryable_state.wire.event_time import NO_WATERMARK
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.store_keys import split_record_key
 from queryable_state.wire.operator_state import subtask_key_of

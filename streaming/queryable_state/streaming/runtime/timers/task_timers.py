@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from queryable_state.internal.v1.backend_pb2 import DueQuery, StateFetch
 from queryable_state.streaming.runtime.timers.due_page import DuePage, DueTimer
 from queryable_state.streaming.runtime.timers.timer_descriptor import TimerDescriptor
-from queryable_state.streaming.stateless.timers import NO_WATERMARK
+from queryable_state.wire.event_time import NO_WATERMARK
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, split_record_key
 from queryable_state.wire.keys.timer_keys import (
@@ -134,12 +134,9 @@ class TaskTimers:
 
     def write(self, changes: ChangeBlockBuilder) -> None:
         """Writes the changes: deletes, then puts."""
-        registered = []
-        for key, is_registered in self._changes.items():
-            if is_registered:
-                registered.append(key)
-            else:
-                changes.delete(key)
+        items = self._changes.items()
+        changes.delete_all([key for key, is_registered in items if not is_registered])
+        registered = [key for key, is_registered in items if is_registered]
         changes.put_all(registered, [b""] * len(registered))
 
     def _page(self, fetched: list[bytes], last: bytes | None) -> DuePage:

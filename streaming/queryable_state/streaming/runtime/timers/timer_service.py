@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from queryable_state.streaming.runtime.operators.context import BatchClocks
 from queryable_state.wire.errors import InvalidRequestError, Reason
@@ -11,6 +11,10 @@ from queryable_state.wire.keys.timer_keys import Clock
 if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.task_states import TaskStates
     from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
+
+# A look-up in the enumeration for each call is slower.
+_EVENT_TIME: Final = Clock.EVENT_TIME
+_PROCESSING_TIME: Final = Clock.PROCESSING_TIME
 
 
 class KeyedTimerService(BatchClocks):
@@ -27,26 +31,22 @@ class KeyedTimerService(BatchClocks):
     def register_processing_time_timer(self, timestamp: int) -> None:
         if self._timers is None:
             raise self._refused("register_processing_time_timer")
-        self._timers.register(Clock.PROCESSING_TIME, timestamp, self._wire_key)
+        self._timers.register(_PROCESSING_TIME, timestamp, self._wire_keys[self._current_key.slot])
 
     def register_event_time_timer(self, timestamp: int) -> None:
         if self._timers is None:
             raise self._refused("register_event_time_timer")
-        self._timers.register(Clock.EVENT_TIME, timestamp, self._wire_key)
+        self._timers.register(_EVENT_TIME, timestamp, self._wire_keys[self._current_key.slot])
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
         if self._timers is None:
             raise self._refused("delete_processing_time_timer")
-        self._timers.delete(Clock.PROCESSING_TIME, timestamp, self._wire_key)
+        self._timers.delete(_PROCESSING_TIME, timestamp, self._wire_keys[self._current_key.slot])
 
     def delete_event_time_timer(self, timestamp: int) -> None:
         if self._timers is None:
             raise self._refused("delete_event_time_timer")
-        self._timers.delete(Clock.EVENT_TIME, timestamp, self._wire_key)
-
-    @property
-    def _wire_key(self) -> bytes:
-        return self._wire_keys[self._current_key.slot]
+        self._timers.delete(_EVENT_TIME, timestamp, self._wire_keys[self._current_key.slot])
 
     def _refused(self, method: str) -> InvalidRequestError:
         return InvalidRequestError(

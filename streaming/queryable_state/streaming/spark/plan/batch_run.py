@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from queryable_state.streaming.graph.job_graph import JobGraph
-    from queryable_state.streaming.graph.nodes import SourceNode
+    from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.spark.plan.stage_compiler import StageCompiler
 
 _SOURCE = "source"
@@ -37,7 +37,7 @@ class BatchRun:
 
     def in_plan(self) -> DataStreamWriter:
         """A query with all operators in its plan, for a graph that one action runs."""
-        frames = Frames(self._compiler, self._graph)
+        frames = Frames(self._compiler, self._graph, marked=self._graph.needs_clock)
         if not self._graph.sinks:
             (whole,) = frames.unread_stages()
             return whole.writeStream.format("noop")
@@ -53,10 +53,12 @@ class BatchRun:
 
     def in_batches(self) -> DataStreamWriter:
         """A query that reads the sources, and applies the operators to each batch."""
-        graph = self._graph
+        graph, supplied = self._graph, self._graph.supplied
+        in_plan = Frames(self._compiler, graph)
+        plan = [in_plan.in_plan(node) for node in supplied]
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
-            rows = _split_sources(batch, graph.sources)
+            rows = _split(batch, supplied, plan)
             starting = self._initial.starting(batch_id, lambda: _query_id(batch))
             frames = Frames(self._compiler, graph, rows, starting=starting)
             try:
@@ -68,7 +70,10 @@ class BatchRun:
             finally:
                 frames.release()
 
-        return _joined_sources(graph.sources).writeStream.foreachBatch(run_batch)
+        whole = _joined(plan)
+        if graph.needs_clock:
+            whole = self._compiler.with_marker(whole, is_bounded=graph.is_bounded)
+        return whole.writeStream.foreachBatch(run_batch)
 
     def _is_sealed(self, batch: DataFrame, batch_id: int) -> bool:
         """True if the sinks' functions have run every operator of the job.
@@ -106,40 +111,39 @@ def _run_all(frames: Sequence[DataFrame], *, side_by_side: bool) -> None:
         each.result()
 
 
-def _joined_sources(sources: Sequence[SourceNode]) -> DataFrame:
-    """One DataFrame of all sources: each row has the source's index and the source's columns in a
-    struct of its own."""
-    if len(sources) == 1:
-        return sources[0].dataframe
-    frames = []
-    for number, source in enumerate(sources):
+def _joined(frames: Sequence[DataFrame]) -> DataFrame:
+    """One DataFrame of all: each row has the index of its DataFrame, and the columns of this one in
+    a struct of its own."""
+    if len(frames) == 1:
+        return frames[0]
+    joined = []
+    for number, frame in enumerate(frames):
         structs = [
-            F.struct(*map(column, source.dataframe.columns))
+            F.struct(*map(column, frame.columns))
             if place == number
-            else F.lit(None).cast(other.dataframe.schema)
-            for place, other in enumerate(sources)
+            else F.lit(None).cast(other.schema)
+            for place, other in enumerate(frames)
         ]
-        frames.append(
-            source.dataframe.select(
+        joined.append(
+            frame.select(
                 F.lit(number).alias(_SOURCE),
                 *(each.alias(_struct(place)) for place, each in enumerate(structs)),
             )
         )
-    return reduce(lambda one, other: one.union(other), frames)
+    return reduce(lambda one, other: one.union(other), joined)
 
 
-def _split_sources(batch: DataFrame, sources: Sequence[SourceNode]) -> dict[int, DataFrame]:
-    """The rows of each source in a batch of `_joined_sources`, by the `id` of the source."""
-    if len(sources) == 1:
-        return {id(sources[0]): batch}
+def _split(
+    batch: DataFrame, nodes: Sequence[StreamNode], frames: Sequence[DataFrame]
+) -> dict[int, DataFrame]:
+    """The rows of each node in a batch of `_joined`, by the `id` of the node."""
+    if len(nodes) == 1:
+        return {id(nodes[0]): batch}
     return {
-        id(source): batch.where(F.col(_SOURCE) == number).select(
-            *(
-                column(_struct(number)).getField(name).alias(name)
-                for name in source.dataframe.columns
-            )
+        id(node): batch.where(F.col(_SOURCE) == number).select(
+            *(column(_struct(number)).getField(name).alias(name) for name in frame.columns)
         )
-        for number, source in enumerate(sources)
+        for number, (node, frame) in enumerate(zip(nodes, frames, strict=True))
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.graph.frame_reads import FrameReads
+from queryable_state.streaming.graph.nodes import WatermarkNode
 from queryable_state.streaming.spark.plan.batch_run import BatchRun
 from queryable_state.streaming.spark.plan.frames import Frames
 from queryable_state.streaming.spark.plan.stage_compiler import StageCompiler
@@ -50,7 +51,7 @@ class Compiler:
                     "job of execute() reads: end the stream with add_sink() and call execute()"
                 )
         self._application.observe(graph.sources[0].dataframe.sparkSession)
-        return Frames(self._stages, graph).for_any_plan(node)
+        return Frames(self._stages, graph, marked=graph.needs_clock).for_any_plan(node)
 
     def writer(
         self,
@@ -82,9 +83,16 @@ class Compiler:
 
         That is so if one action runs all of the graph and no function twice, and no input is
         static, which Spark cannot unite with a stream. Otherwise a `foreachBatch` function applies
-        the operators, and the plan contains only the sources.
+        the operators, and the plan contains only the sources, and what is before a watermark.
         """
         stages = self._stages.stages(graph)
         reads = FrameReads.of(graph, stages)
         actions = len(graph.sinks) + len(reads.unread(stages))
-        return actions == 1 and not reads.repeats and not graph.initial_sources
+        if reads.repeats or graph.initial_sources or actions != 1:
+            return False
+        once = [reads.sources[id(node)] == 1 for node in graph.supplied]
+        if graph.needs_clock:
+            # One marker source, which comes last in the offsets.
+            return once == [True]
+        watermarked = [isinstance(node, WatermarkNode) for node in graph.supplied]
+        return all(single for single, timed in zip(once, watermarked, strict=True) if timed)

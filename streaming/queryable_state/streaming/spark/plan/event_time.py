@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from queryable_state.streaming.graph.elements import free_name
 from queryable_state.streaming.runtime.columns.event_time import (
     EVENT_TIME_COLUMN,
     EVENT_TIME_FIELD,
@@ -30,6 +31,18 @@ def with_internal_time(frame: DataFrame, columns: Columns) -> DataFrame:
     if columns.has_internal_time:
         return frame
     return frame.withColumn(EVENT_TIME_COLUMN, _millis(columns))
+
+
+def with_watermark(frame: DataFrame, columns: Columns, delay_ms: int) -> DataFrame:
+    """The rows of a stream with a watermark on their timestamps, which its columns contain."""
+    name = free_name("__watermark", frame.columns)
+    at = column(columns.timestamps)
+    if columns.has_internal_time:
+        at = F.timestamp_millis(at)
+    elif columns.type_of(columns.timestamps, "event time").kind != Kind.TIMESTAMP:
+        at = F.timestamp_millis(_millis(columns))
+    watermarked = frame.withColumn(name, at).withWatermark(name, f"{delay_ms} milliseconds")
+    return watermarked.drop(name)
 
 
 def _millis(columns: Columns) -> Column:

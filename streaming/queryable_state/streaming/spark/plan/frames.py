@@ -14,11 +14,12 @@ from queryable_state.streaming.graph.nodes import (
     SideOutputNode,
     SourceNode,
     TransformNode,
+    WatermarkNode,
 )
 from queryable_state.streaming.runtime.columns.event_time import EVENT_TIME_COLUMN
 from queryable_state.streaming.spark.plan.chain_frame import chained
 from queryable_state.streaming.spark.plan.columns import stream_of
-from queryable_state.streaming.spark.plan.event_time import with_internal_time
+from queryable_state.streaming.spark.plan.event_time import with_internal_time, with_watermark
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
 class Frames:
     """DataFrames of the nodes of one graph, each created once.
 
-    With `batch`, the rows of one batch by the `id` of their source, frames with several readers are
-    persisted, so that their operators run once. `starting` has the uids of the operators that read
-    their initial state in this batch.
+    With `batch`, the rows of one batch by the `id` of the nodes in `JobGraph.supplied`, frames with
+    several readers are persisted, so that their operators run once. `starting` has the uids of the
+    operators that read their initial state in this batch. With `marked`, each
+    stream in `JobGraph.supplied` is united with a marker source, so that every operator runs in a
+    batch without input.
 
     The tasks of a stage must end at a shuffle: a `coalesce`, `union` or `limit` in the same Spark
     stage would renumber its partitions, which identify its subtasks, or skip some. `of` is for our
@@ -51,7 +54,9 @@ class Frames:
         batch: Mapping[int, DataFrame] | None = None,
         *,
         starting: Container[str] = (),
+        marked: bool = False,
     ) -> None:
+        self._marked = {id(node) for node in graph.supplied} if marked else set()
         self._compiler = compiler
         self._stages = compiler.stages(graph, starting)
         self._stage_of = {
@@ -100,6 +105,8 @@ class Frames:
         match node:
             case SourceNode():
                 return self._source(node)
+            case WatermarkNode():
+                return self._watermarked(node)
             case FrameNode():
                 return node.apply(*(self._applied_to(each, node) for each in node.upstreams))
             case OperatorNode():
@@ -118,11 +125,35 @@ class Frames:
             return self.for_any_plan(upstream)
         return with_internal_time(self._of(upstream, renumbers=True), upstream.columns)
 
+    def in_plan(self, node: SourceNode | WatermarkNode) -> DataFrame:
+        """The rows that a batch supplies for a stream, as part of a streaming plan."""
+        return self._of(node, renumbers=True)
+
     def _source(self, node: SourceNode) -> DataFrame:
-        if self._batch is None or node.is_initial:
+        if node.is_initial:
             return node.dataframe
+        if self._batch is None:
+            return self._in_plan(node, node.dataframe)
+        return self._supplied(node, self._batch)
+
+    def _watermarked(self, node: WatermarkNode) -> DataFrame:
+        if self._batch is not None:
+            return self._supplied(node, self._batch)
+        frame = self._of(node.upstream, renumbers=True)
+        return self._in_plan(node, with_watermark(frame, node.columns, node.delay_ms))
+
+    def _in_plan(self, node: SourceNode | WatermarkNode, frame: DataFrame) -> DataFrame:
+        """The rows of a stream in a streaming plan, with the marker source that it needs."""
+        if id(node) not in self._marked:
+            return frame
+        return self._compiler.with_marker(frame, is_bounded=self._graph.is_bounded)
+
+    def _supplied(
+        self, node: SourceNode | WatermarkNode, batch: Mapping[int, DataFrame]
+    ) -> DataFrame:
+        """The rows of a batch."""
         if id(node) not in self._sources:
-            frame = self._batch[id(node)]
+            frame = batch[id(node)]
             if self.reads.sources[id(node)] > 1:
                 self._persist(frame)
             self._sources[id(node)] = frame

@@ -11,6 +11,7 @@ from queryable_state.streaming.runtime.stage import StageSpec
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.spark.own_functions import with_own_functions
 from queryable_state.streaming.spark.plan.stage_frame import StageRows
+from queryable_state.streaming.spark.sources.marker_source import with_marker
 from queryable_state.streaming.spark.types import schema
 from queryable_state.streaming.spark.worker.task import StageFunction
 
@@ -58,6 +59,17 @@ class StageCompiler:
             uid=node.uid,
             parallelism=self.parallelism(node),
             max_parallelism=self.max_parallelism(node),
+        )
+
+    def with_marker(self, frame: DataFrame, *, is_bounded: bool) -> DataFrame:
+        """The rows of a streaming DataFrame, whose query gets batches without input as it needs
+        them; see `marker_source`."""
+        application = self._application
+        return with_marker(
+            frame,
+            application.coordinator_address,
+            application.secret_file,
+            is_bounded=is_bounded,
         )
 
     def stages(self, graph: JobGraph, starting: Container[str] = ()) -> list[Stage]:

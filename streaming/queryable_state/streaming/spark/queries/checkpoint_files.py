@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.model.engine import BatchClocks
 from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
+from queryable_state.streaming.spark.sources.marker_offset import MarkerOffset
 from queryable_state.wire.errors import CorruptDataError
+from queryable_state.wire.event_time import END_OF_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,10 +46,13 @@ class CheckpointFiles:
             return None
         try:
             metadata = json.loads(content.split(b"\n", 2)[1])
+            markers = [*filter(None, map(MarkerOffset.parse, content.split(b"\n")[2:]))]
+            ended = any(marker.ended for marker in markers)
             return BatchClocks(
                 timestamp_ms=int(metadata["batchTimestampMs"]),
-                watermark_ms=int(metadata["batchWatermarkMs"]),
+                watermark_ms=END_OF_TIME if ended else int(metadata["batchWatermarkMs"]),
                 offsets_digest=hashlib.sha256(content).digest()[:16],
+                clock_ids=tuple(marker.clock_id for marker in markers),
             )
         except (IndexError, KeyError, ValueError, TypeError) as problem:
             raise CorruptDataError(
@@ -58,8 +63,8 @@ class CheckpointFiles:
     def has_input(self, batch_id: int, sources: Sequence[int]) -> bool | None:
         """True if a source has new offsets in a batch; None if the batch has no offsets (any more).
 
-        `sources` are indexes in the offsets; empty means any source. A batch counts as one with
-        input if the offsets of its predecessor no longer exist.
+        `sources` are indexes in the offsets; empty means any source. A marker source has no input.
+        A batch counts as one with input if the offsets of its predecessor no longer exist.
         """
         offsets = self._offsets(batch_id)
         if offsets is None:
@@ -69,7 +74,7 @@ class CheckpointFiles:
         return any(
             offset not in (_NO_OFFSET, earlier)
             for position, (offset, earlier) in enumerate(zip(offsets, before, strict=False))
-            if not sources or position in sources
+            if (not sources or position in sources) and MarkerOffset.parse(offset) is None
         )
 
     def withdraw_commits(self, batch_id: int) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from queryable_state.streaming.graph.elements import Columns
+from queryable_state.streaming.graph.elements import WATERMARK, Columns
 from queryable_state.streaming.graph.nodes import SourceNode
 from queryable_state.streaming.graph.origin import Grouping, Origin
 from queryable_state.wire.errors import InvalidRequestError
@@ -35,6 +35,7 @@ def source_node(dataframe: DataFrame) -> SourceNode:
         dataframe=dataframe,
         columns=Columns.of_schema(dataframe.schema),
         origin=origin_of(dataframe),
+        has_watermark=any(WATERMARK in (c.metadata or {}) for c in dataframe.schema.fields),
     )
 
 

@@ -13,10 +13,11 @@ import logging
 import uuid
 from typing import TYPE_CHECKING
 
+from queryable_state.streaming.spark.savepoints.marker_offsets import with_markers
 from queryable_state.wire.errors import CorruptDataError, RestoreMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
     from queryable_state.server.checkpoint.state_root import StateRoot
@@ -29,6 +30,7 @@ ORIGIN = "restored_from.json"
 """File in Spark's checkpoint location with the savepoint and the batch it was seeded from."""
 
 _METADATA = "metadata"
+_OFFSETS = "offsets/"
 
 
 def seed(
@@ -39,17 +41,24 @@ def seed(
     *,
     left_behind: Iterable[str] = (),
     allow_non_restored_state: bool = False,
+    markers: int = 0,
 ) -> uuid.UUID:
     """Seeds a query from the savepoint; returns the query's id.
 
     State of the operators in `left_behind` (uids) is not restored. With `allow_non_restored_state`
     the other operators may lack states that they have in the savepoint. If an earlier call seeded
-    the query, nothing changes and the query continues from its own checkpoint. Raises
-    RestoreMismatchError, without writing, if the location or the root contains other data.
+    the query, nothing changes and the query continues from its own checkpoint. `markers` is the
+    number of marker sources that the query has. Raises RestoreMismatchError, without writing, if
+    the location or the root contains other data, or the number of markers does not fit.
     """
+    progress = {
+        name: _fitted(name, savepoint, markers)
+        for name in savepoint.progress_files()
+        if name != _METADATA and not name.endswith(".crc")
+    }
     record = root.registrations()
     if record is not None:
-        return _again(record, savepoint, location, root)
+        return _again(record, savepoint, location, root, progress)
     if root.exists():
         raise _taken(f"{root.uri} already holds state", root, location)
     names = [name for name in location.walk() if not name.endswith(".crc")]
@@ -65,12 +74,24 @@ def seed(
         left_behind=left_behind,
         allow_non_restored_state=allow_non_restored_state,
     )
-    _write(savepoint, location, query_id)
+    _write(savepoint, location, query_id, progress)
     return query_id
 
 
+def _fitted(name: str, savepoint: Savepoint, markers: int) -> Callable[[], bytes]:
+    """The content of a file of Spark's progress; read at once if it depends on the markers."""
+    if not name.startswith(_OFFSETS):
+        return lambda: savepoint.progress(name)
+    content = with_markers(savepoint.progress(name), markers, f"savepoint {savepoint.uri}")
+    return lambda: content
+
+
 def _again(
-    record: RootRegistrations, savepoint: Savepoint, location: SparkFiles, root: StateRoot
+    record: RootRegistrations,
+    savepoint: Savepoint,
+    location: SparkFiles,
+    root: StateRoot,
+    progress: Mapping[str, Callable[[], bytes]],
 ) -> uuid.UUID:
     query_id = uuid.UUID(bytes=record.job_id)
     if record.restored_from.rstrip("/") != savepoint.uri:
@@ -89,7 +110,7 @@ def _again(
                 root,
                 location,
             )
-        _write(savepoint, location, query_id)
+        _write(savepoint, location, query_id, progress)
     elif own != query_id:
         raise _taken(f"{location.root} holds Spark's checkpoint of query {own}", root, location)
     else:
@@ -102,10 +123,14 @@ def _again(
     return query_id
 
 
-def _write(savepoint: Savepoint, location: SparkFiles, query_id: uuid.UUID) -> None:
-    for name in savepoint.progress_files():
-        if name != _METADATA and not name.endswith(".crc"):
-            location.write(name, savepoint.progress(name))
+def _write(
+    savepoint: Savepoint,
+    location: SparkFiles,
+    query_id: uuid.UUID,
+    progress: Mapping[str, Callable[[], bytes]],
+) -> None:
+    for name, content in progress.items():
+        location.write(name, content())
     origin = {"savepoint": savepoint.uri, "batch": savepoint.version}
     location.write(ORIGIN, json.dumps(origin).encode())
     location.write(_METADATA, json.dumps({"id": str(query_id)}).encode())

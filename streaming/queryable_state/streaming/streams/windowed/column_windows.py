@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from queryable_state.streaming.runtime.aggregates.time_windows import TimeWindows
 from queryable_state.streaming.runtime.aggregates.windowed_aggregate import (
+    ColumnFunction,
     WindowColumn,
     WindowedAggregate,
-    WindowFunction,
 )
 from queryable_state.streaming.runtime.windows.window_operator import CONTENTS_NAME
 from queryable_state.streaming.streams.operator_columns import aggregated_column
@@ -47,27 +47,27 @@ class ColumnWindows(WindowOperators[S], Generic[S]):
 
     def aggregate_sum(self, *columns: str, queryable_name: str | None = None) -> S:
         """Sums columns by key and window, in the columns' own types."""
-        return self._aggregate_each(WindowFunction.SUM, columns, queryable_name)
+        return self._aggregate_each(ColumnFunction.SUM, columns, queryable_name)
 
     def aggregate_min(self, *columns: str, queryable_name: str | None = None) -> S:
         """Computes minima of columns by key and window."""
-        return self._aggregate_each(WindowFunction.MIN, columns, queryable_name)
+        return self._aggregate_each(ColumnFunction.MIN, columns, queryable_name)
 
     def aggregate_max(self, *columns: str, queryable_name: str | None = None) -> S:
         """Computes maxima of columns by key and window."""
-        return self._aggregate_each(WindowFunction.MAX, columns, queryable_name)
+        return self._aggregate_each(ColumnFunction.MAX, columns, queryable_name)
 
     def aggregate_avg(self, *columns: str, queryable_name: str | None = None) -> S:
         """Computes averages of integer or float columns by key and window.
 
         The output is a DOUBLE. The state of the average `x` has the fields `x_sum` and `x_count`.
         """
-        return self._aggregate_each(WindowFunction.AVG, columns, queryable_name)
+        return self._aggregate_each(ColumnFunction.AVG, columns, queryable_name)
 
     def aggregate_count(self, queryable_name: str | None = None) -> S:
         """Counts the elements by key and window, in the output column `count`."""
         return self._aggregate_columns(
-            "aggregate_count", {"count": ColumnAggregate(WindowFunction.COUNT)}, queryable_name
+            "aggregate_count", {"count": ColumnAggregate(ColumnFunction.COUNT)}, queryable_name
         )
 
     def aggregate_columns(
@@ -81,7 +81,7 @@ class ColumnWindows(WindowOperators[S], Generic[S]):
         return self._aggregate_columns("aggregate_columns", aggregates, queryable_name)
 
     def _aggregate_each(
-        self, function: WindowFunction, columns: tuple[str, ...], queryable_name: str | None
+        self, function: ColumnFunction, columns: tuple[str, ...], queryable_name: str | None
     ) -> S:
         method = f"aggregate_{function}"
         if len(set(columns)) < len(columns):

@@ -1,0 +1,149 @@
+"""Answers to the marker sources of queries: whether a query needs a batch without input."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1 import coordinator_pb2
+from queryable_state.server.coordinator.batches.batch_demand import Demand, LastBatch
+from queryable_state.wire.errors import QueryableStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.server.coordinator.batches.batches import Batches
+    from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
+    from queryable_state.server.coordinator.model.engine import Engine
+    from queryable_state.server.coordinator.model.state import CoordinatorState
+
+_log = logging.getLogger(__name__)
+
+# What a batch leaves behind changes the answer, and a batch takes longer than this.
+_VALID_MS = 100
+_ON_THE_WIRE = {
+    Demand.NONE: coordinator_pb2.BATCH_DEMAND_NONE,
+    Demand.BATCH: coordinator_pb2.BATCH_DEMAND_BATCH,
+    Demand.END_OF_TIME: coordinator_pb2.BATCH_DEMAND_END_OF_TIME,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Newest:
+    """The newest batch that a run with a marker source has begun."""
+
+    query_id: bytes
+    batch_id: int
+    watermarks_ms: tuple[int, ...]
+    depth: int
+    is_published: bool
+    is_over: bool
+    """True if the run is refused or fenced: it commits no further batch."""
+
+
+class MarkerBatches:
+    """Decides for which queries Spark plans a batch without input. Thread-safe.
+
+    A marker source has an id of its own in each run of a query. The offsets of the run's batches
+    contain it, so the first begin of a batch tells the query and the run of an id.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        state: CoordinatorState,
+        batches: Batches,
+        publisher: CommitPublisher,
+        *,
+        next_timers: Callable[[bytes], tuple[int | None, int | None]],
+    ) -> None:
+        """`next_timers` returns the earliest timers that are pending after a query's newest
+        published batch: of processing time and of event time, in milliseconds."""
+        self._engine = engine
+        self._state = state
+        self._batches = batches
+        self._publisher = publisher
+        self._next_timers = next_timers
+        self._inputs: dict[bytes, tuple[int, bool]] = {}
+
+    def wanted(
+        self, request: coordinator_pb2.WantsBatchRequest
+    ) -> coordinator_pb2.WantsBatchResponse:
+        """What the query of a marker source needs; unknown while its newest batch is in flight."""
+        newest = self._newest(request.clock_id)
+        if newest is not None and not newest.is_published:
+            self._take_over_commit(newest)
+            newest = self._newest(request.clock_id)
+        if newest is not None and newest.is_over:
+            return coordinator_pb2.WantsBatchResponse(
+                demand=coordinator_pb2.BATCH_DEMAND_NONE, valid_ms=_VALID_MS
+            )
+        if newest is None or not newest.is_published:
+            return coordinator_pb2.WantsBatchResponse()
+        try:
+            had_input = self._had_input(newest)
+        except QueryableStateError as failure:
+            _log.info("input of batch %d: %s", newest.batch_id, failure)
+            return coordinator_pb2.WantsBatchResponse()
+        timers = self._next_timers(newest.query_id)
+        last = LastBatch(
+            had_input=had_input,
+            watermarks_ms=newest.watermarks_ms,
+            depth=newest.depth,
+            next_timers_ms=timers,
+        )
+        now_ms = self._state.wall_ms()
+        valid_ms = _VALID_MS
+        if timers[0] is not None:
+            valid_ms = max(0, min(valid_ms, timers[0] - now_ms))
+        return coordinator_pb2.WantsBatchResponse(
+            demand=_ON_THE_WIRE[last.demand(now_ms, ends=request.ends)], valid_ms=valid_ms
+        )
+
+    def forget(self, query_id: bytes) -> None:
+        """Forgets a dropped query."""
+        self._inputs.pop(query_id, None)
+
+    def _newest(self, clock_id: str) -> _Newest | None:
+        """The newest batch of an id; None if no batch with the id has begun."""
+        state = self._state
+        with state.transaction():
+            for job in state.jobs:
+                run = job.run
+                if not any(clock_id in clocks.clock_ids for clocks in run.clocks.values()):
+                    continue
+                depth = state.states.deepest(job.query_id)
+                watermarks = []
+                for batch_id in range(run.begun, run.begun - depth - 1, -1):
+                    if batch_id not in run.clocks:
+                        break
+                    watermarks.append(run.clocks[batch_id].watermark_ms)
+                if not watermarks:
+                    return None
+                return _Newest(
+                    query_id=job.query_id,
+                    batch_id=run.begun,
+                    watermarks_ms=tuple(watermarks),
+                    depth=depth,
+                    is_published=state.commits.is_published(job.query_id, run.begun),
+                    is_over=run.refusal is not None or bool(run.fencing),
+                )
+        return None
+
+    def _take_over_commit(self, newest: _Newest) -> None:
+        """Publishes the batch if Spark has committed it: the watcher may learn of it later."""
+        try:
+            if self._engine.is_committed(newest.query_id, newest.batch_id):
+                self._batches.commit(newest.query_id, newest.batch_id)
+                self._publisher.announce(newest.query_id)
+        except QueryableStateError as failure:
+            _log.info("commit of batch %d: %s", newest.batch_id, failure)
+
+    def _had_input(self, newest: _Newest) -> bool:
+        """Whether a source other than the marker moved; asked once per batch."""
+        batch_id, had_input = self._inputs.get(newest.query_id, (-1, False))
+        if batch_id != newest.batch_id:
+            had_input = self._engine.has_input(newest.query_id, newest.batch_id, ())
+            self._inputs[newest.query_id] = newest.batch_id, had_input
+        return had_input

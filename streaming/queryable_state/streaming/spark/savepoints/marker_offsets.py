@@ -1,0 +1,64 @@
+"""Marker sources in the offset log of a query whose program begins or ceases to need one.
+
+Spark matches the offsets in a checkpoint with the sources of the plan by their places. The only
+marker source of a job is its last source.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from queryable_state.streaming.spark.sources.marker_offset import MarkerOffset
+from queryable_state.wire.errors import RestoreMismatchError
+
+if TYPE_CHECKING:
+    from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
+
+_HEADER_LINES = 2
+_KNOWN_VERSION = "v1"
+
+
+def with_markers(content: bytes, markers: int, where: str) -> bytes:
+    """A file of `offsets/` for a query with this number of marker sources.
+
+    Raises RestoreMismatchError, naming `where`, if the places of the other sources would change.
+    """
+    lines = content.decode().split("\n")
+    is_marker = [MarkerOffset.parse(line) is not None for line in lines]
+    found = sum(is_marker)
+    if found == markers:
+        return content
+    if lines[0] != _KNOWN_VERSION or {found, markers} != {0, 1} or is_marker[-1] != bool(found):
+        raise RestoreMismatchError(
+            f"{where} has {found} marker sources, and the query needs {markers}: with several "
+            "sources they cannot be added or removed. Keep the functions with timers, or end the "
+            "streams with sinks and call execute(), whose jobs have one marker source"
+        )
+    if found:
+        return "\n".join(lines[:-1]).encode()
+    return "\n".join([*lines, json.dumps(MarkerOffset().as_dict())]).encode()
+
+
+def check_markers(files: SparkFiles, job_name: str, *, needs_clock: bool) -> None:
+    """Raises RestoreMismatchError if Spark would refuse the checkpoint of a job, because its
+    program has begun or ceased to need a marker source."""
+    newest = max((int(name) for name in files.names("offsets") if name.isdigit()), default=-1)
+    content = files.read(f"offsets/{newest}")
+    if content is None:
+        return
+    lines = content.split(b"\n")[_HEADER_LINES:]
+    has_marker = any(MarkerOffset.parse(line) is not None for line in lines)
+    if has_marker == needs_clock:
+        return
+    change = (
+        "it has functions with timers now, and had none"
+        if needs_clock
+        else "it has no function with timers any more"
+    )
+    raise RestoreMismatchError(
+        f"job {job_name!r} cannot continue from Spark's checkpoint {files.root}: {change}, so it "
+        "has another number of sources, which Spark does not accept in a checkpoint. Start the "
+        "former program, stop it with stop_with_savepoint(), and start this one with another name "
+        "or checkpoint location and savepoint=..."
+    )
