@@ -128,9 +128,8 @@ NATIVE: Final[dict[str, Callable[[SparkSession, Path, Path], StreamingQuery]]] =
 
 def native_state(state: DataFrame, batches: int) -> dict[str, list[int]]:
     """Count, sum and maximum over the live windows of each key, in Spark's state."""
-    count, total, highest = (
-        F.col(f"value.{name}") for name in state.schema["value"].dataType.names
-    )
+    names = state.select("value.*").columns
+    count, total, highest = (F.col(f"value.{name}") for name in names)
     from_s = live_from_ms(batches) / 1000
     rows = (
         state.where(F.col("key.window.start") >= F.lit(from_s).cast("timestamp"))
