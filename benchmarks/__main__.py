@@ -38,7 +38,8 @@ def main() -> int:
     parser.add_argument(
         "--long",
         action="store_true",
-        help=f"capacity up to 10,000,000 keys, and {', '.join(LONG_PROGRAMS)}; half an hour more",
+        help="capacity up to 10,000,000 keys and timers, and "
+        f"{', '.join(LONG_PROGRAMS)}; half an hour more",
     )
     options, passed_on = parser.parse_known_args()
     if unknown := set(options.programs) - set(known):

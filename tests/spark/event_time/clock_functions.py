@@ -49,6 +49,25 @@ class Behind(KeyedProcessFunction):
         yield value[0], ctx.timestamp(), ctx.current_watermark()
 
 
+class Sum(KeyedProcessFunction):
+    """The sum of the times of each key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        total = (self.total.value() or 0) + value[1]
+        self.total.update(total)
+        yield value[0], total
+
+
+class SumWithTimers(Sum):
+    """The same in a job with a marker source."""
+
+    def on_timer(self, timestamp: int, ctx: Any) -> None:
+        """Not called in these tests."""
+
+
 class Timed(Clocks):
     """A function with timers, so its job has a marker source. Each task writes its operator, batch
     and subtask to a log."""
@@ -67,6 +86,24 @@ class Timed(Clocks):
 
     def on_timer(self, timestamp: int, ctx: Any) -> None:
         """Not called in these tests."""
+
+
+class Alarm(KeyedProcessFunction):
+    """Registers timers: an event-time timer 100 ms behind each element, and a processing-time timer
+    `wait_ms` behind the batch. Timers emit their key, timestamp and watermark."""
+
+    def __init__(self, wait_ms: int = 0) -> None:
+        self.wait_ms = wait_ms
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        timers = ctx.timer_service()
+        if self.wait_ms:
+            timers.register_processing_time_timer(timers.current_processing_time() + self.wait_ms)
+        else:
+            timers.register_event_time_timer(ctx.timestamp() + 100)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        yield ctx.get_current_key(), timestamp, ctx.timer_service().current_watermark()
 
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
