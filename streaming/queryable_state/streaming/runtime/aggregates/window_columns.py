@@ -44,8 +44,7 @@ class WindowColumns(ColumnState):
         return reader
 
     def write(self, changes: ChangeBlockBuilder) -> None:
-        for prefix in self.ended:
-            changes.delete(prefix)
+        changes.delete_all(self.ended)
         super().write(changes)
 
 
