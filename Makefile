@@ -68,13 +68,15 @@ bench: setup-bench ## Measure it all beside its peers (ARGS="query --quick --jso
 plots: setup-bench ## Draw docs/plots from figures of make bench (ARGS="FILE ...")
 	$(PY) -m benchmarks.plots $(ARGS)
 
-flights-matrix: setup-demo ## Compare flights with pandas: each backend, one and two executors
+flights-matrix: setup-demo ## Compare flights and their sessions with pandas: backends, executors
 	@set -e; for backend in heap rocksdb; do \
 	  for master in 'local[2,4]' 'local-cluster[2,1,1024]'; do \
 	    echo "== flights: $$backend on $$master"; \
 	    $(RUN) python examples/flights.py --backend $$backend --master "$$master" $(ARGS); \
 	  done; \
 	done
+	@echo "== sessions of flights"
+	@$(RUN) python examples/flight_sessions.py
 
 # Not through setup: a lock that contradicts pyproject.toml is what makes setup fail.
 lock: | $(PY) ## Refresh requirements.lock within pyproject.toml's bounds (ARGS="--upgrade" moves pins)

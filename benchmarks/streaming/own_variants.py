@@ -8,6 +8,7 @@ from benchmarks.streaming import timer_variants
 from benchmarks.streaming.batch_functions import TotalsByKey, TotalsByRow
 from benchmarks.streaming.dataset import FILES_PER_BATCH
 from benchmarks.streaming.session import source, source_of_part
+from benchmarks.streaming.windows import variants as windows
 from queryable_state.client import blocking
 from queryable_state.streaming import (
     KeyedCoProcessFunction,
@@ -163,6 +164,7 @@ VARIANTS: dict[str, Callable[..., OperatorStream | QueryableStateStream]] = {
     "process-ordered": state_in_order,
     "union": union,
     "connect": connect,
+    **windows.OWN,
     "process-newest": timer_variants.newest,
     "process-timers": timer_variants.moved_timer,
 }
@@ -193,6 +195,8 @@ def start(
         frames = [source_of_part(spark, data, part) for part in range(FILES_PER_BATCH)]
     elif name in TIMED:
         frames, columns = [timer_variants.timed(spark, data)], ("key", "value", "ts")
+    elif name in windows.OWN:
+        frames, columns = [windows.rows_of(spark, data)], ("key", "value", "at")
     else:
         frames = [source(spark, data)]
     streams = [environment.from_dataframe(frame.select(*columns)) for frame in frames]

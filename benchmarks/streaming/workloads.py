@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchmarks.streaming.dataset import Dataset, LimitsDataset, TimedDataset
+from benchmarks.streaming.windows.dataset import WindowsDataset
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +33,7 @@ class Variant:
 ALL = Dataset.columns
 LIMITS = LimitsDataset.columns
 TIMED = TimedDataset.columns
+WINDOWED = WindowsDataset.columns
 VARIANTS = (
     Variant("native", "Spark groupBy().agg: count, sum, max", 1.0, ALL),
     Variant("native-sums", "Spark groupBy().agg: two sums", 1.0, ALL[:2]),
@@ -50,6 +52,10 @@ VARIANTS = (
     Variant("union", "ours, union, then two sums (vectorised)", 1.0, ALL[:2]),
     Variant("tws-connect", "Spark transformWithState, rows of a tagged union", 0.2, LIMITS),
     Variant("connect", "ours, connect, Python function for both streams", 1.0, LIMITS),
+    Variant("native-tumbling", "Spark groupBy(key, window).agg", 1.0, WINDOWED[:3]),
+    Variant("tumbling", "ours, tumbling windows (vectorised)", 1.0, WINDOWED[:3]),
+    Variant("native-sliding", "Spark groupBy(key, sliding window).agg", 1.0, WINDOWED[3:]),
+    Variant("sliding", "ours, sliding windows of 4 slides (vectorised)", 1.0, WINDOWED[3:]),
     Variant("tws-timers", "Spark transformWithState, a timer of each key moved", 0.2, TIMED),
     Variant("process-newest", "ours, Python function, a row for each row", 1.0, TIMED),
     Variant("process-timers", "ours, the same with a timer moved by each row", 1.0, TIMED),
@@ -62,6 +68,8 @@ REFERENCES = (
     "process-row",
     "native-union",
     "tws-connect",
+    "native-tumbling",
+    "native-sliding",
     "tws-timers",
     "process-newest",
 )
@@ -70,6 +78,7 @@ REFERENCES = (
 
 UNION = ("native-union", "union")
 CONNECT = ("tws-connect", "connect")
+WINDOWS = ("native-tumbling", "tumbling", "native-sliding", "sliding")
 TIMERS = ("tws-timers", "process-newest", "process-timers")
 
 
@@ -94,7 +103,12 @@ class Workload:
 
     def dataset(self, folder: Path) -> Dataset:
         """Its rows, not written yet."""
-        kind = {CONNECT: LimitsDataset, TIMERS: TimedDataset}.get(self.variants, Dataset)
+        kinds: dict[tuple[str, ...], type[Dataset]] = {
+            CONNECT: LimitsDataset,
+            TIMERS: TimedDataset,
+            WINDOWS: WindowsDataset,
+        }
+        kind = kinds.get(self.variants, Dataset)
         return kind(
             folder,
             batches=self.batches,
@@ -117,7 +131,11 @@ WORKLOADS = (
         rows_per_batch=200_000,
         keys=10_000,
         warm_up=15,
-        variants=tuple(v.name for v in VARIANTS if v.name not in (*UNION, *CONNECT, *TIMERS)),
+        variants=tuple(
+            variant.name
+            for variant in VARIANTS
+            if variant.name not in (*UNION, *CONNECT, *TIMERS, *WINDOWS)
+        ),
     ),
     Workload(
         name="distinct",
@@ -143,6 +161,15 @@ WORKLOADS = (
         keys=10_000,
         warm_up=15,
         variants=CONNECT,
+    ),
+    Workload(
+        name="windows",
+        rows=10_000_000,
+        rows_per_batch=200_000,
+        keys=10_000,
+        # Windows end from batch 27 on.
+        warm_up=28,
+        variants=WINDOWS,
     ),
     Workload(
         name="timers",

@@ -25,7 +25,6 @@ from queryable_state.streaming import (
     StreamExecutionEnvironment,
     Time,
     TumblingEventTimeWindows,
-    Types,
 )
 
 if TYPE_CHECKING:
@@ -33,9 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-READING = Types.ROW_NAMED(
-    ["id", "temperature", "time"], [Types.STRING(), Types.DOUBLE(), Types.SQL_TIMESTAMP()]
-)
+READING = "id STRING, temperature DOUBLE, time TIMESTAMP"
 
 
 def hotter(one: Any, other: Any) -> Any:

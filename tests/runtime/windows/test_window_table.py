@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from queryable_state.streaming.runtime.states.input_spec import InputSpec
 from queryable_state.streaming.runtime.states.key_table import KeyTable
 from queryable_state.streaming.runtime.states.state_spec import StateSpec
@@ -62,24 +58,3 @@ def test_a_chunk_has_each_slot_once() -> None:
     pairs = [(0, window_namespace(10, 20)), (0, window_namespace(0, 10))] * 2
     assert windows.start_chunk(pairs) == [1, early, 1, early]
     assert windows.chunk_slots == [1, early]
-
-
-@settings(deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 2), st.integers(-(2**63), 2**63 - 1), st.integers(0, 3)),
-        max_size=20,
-    )
-)
-def test_columns_get_the_slots_of_their_pairs(rows: list[tuple[int, int, int]]) -> None:
-    _, windows = _table(["a", "b", "c"])
-    known = windows.slot(0, window_namespace(0, 10))
-    key_slots, starts, ends = (
-        np.array([row[part] for row in rows], dtype=np.int64) for part in range(3)
-    )
-    slots = windows.start_column_chunk(key_slots, starts, ends)
-    assert slots.tolist() == [
-        windows.slot(key, window_namespace(start, end)) for key, start, end in rows
-    ]
-    assert set(windows.chunk_slots) == set(slots.tolist())
-    assert windows.slot(0, window_namespace(0, 10)) == known

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from queryable_state.client import TimeWindow
+from queryable_state.client.blocking import QueryableStateClient
 from queryable_state.wire.errors import RestoreMismatchError
 from queryable_state.wire.keys.key_groups import KeyGroups, subtask_of
 from queryable_state.wire.schema.types import Types
@@ -61,7 +63,14 @@ def high(rounds: int) -> list[str]:
     return [each.id for each in readings(rounds) if each.temperature > HIGH]
 
 
-@pytest.mark.parametrize("name", ["listing_7_1_keyed_state", "listing_7_2_flat_map_with_state"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "listing_7_1_keyed_state",
+        "listing_7_2_flat_map_with_state",
+        "listing_7_10_self_cleaning_state",
+    ],
+)
 def test_a_temperature_that_differs_from_the_last_one_raises_an_alert(
     listing: Listing, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -204,3 +213,24 @@ def test_the_queryable_job_runs_alone_until_it_is_stopped(
 ) -> None:
     listing("listing_7_13_queryable_stream").main(["--seconds", "0.1"])
     assert capsys.readouterr().out.startswith("JOB ")
+
+
+def test_maxima_of_ten_seconds_are_queryable_while_their_window_is_open_and_after_it(
+    listing: Listing, feed: MakeFeed, env: StreamExecutionEnvironment
+) -> None:
+    source = feed("id string, timestamp bigint, temperature double")
+    listing("listing_7_12_queryable_windows").make_queryable(env, source.dataframe())
+    at = {1_000: 20.0, 9_000: 22.5, 9_500: 21.0, 10_000: 30.0, 12_000: 29.0}
+    source.add(
+        *({"id": "sensor_1", "timestamp": ms, "temperature": degrees} for ms, degrees in at.items())
+    )
+    job = env.execute_async("Ten Second Maxima")
+    job.process_all_available()
+    host, _, port = job.proxy_address().rpartition(":")
+    with QueryableStateClient(host, int(port)) as client:
+        newest = client.get_kv_state(job.get_job_id(), "maxTemperature", "sensor_1")
+        assert newest.get().temperature == 22.5
+        live = client.get_windows(job.get_job_id(), "openWindows", "sensor_1")
+        assert {window: state.get().temperature for window, state in live.items()} == {
+            TimeWindow(10_000, 20_000): 30.0
+        }

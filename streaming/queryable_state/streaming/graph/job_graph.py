@@ -24,6 +24,7 @@ from queryable_state.streaming.graph.nodes import (
     upstream_first,
 )
 from queryable_state.streaming.hooks import user_function
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.operators.declared_states import driver_declared_states
 from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.streaming.stateless.timers import has_timers
@@ -202,7 +203,7 @@ class JobGraph:
 def needs_clock(operator: Operator) -> bool:
     """True if an operator needs batches when its input has no elements: its function or its windows
     have timers."""
-    if isinstance(operator, WindowOperator):
+    if isinstance(operator, WindowOperator | WindowedAggregate):
         return True
     return has_timers(user_function(getattr(operator, "function", None)))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import OperatorNode, SideOutputNode, TransformNode
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.operators.operators import (
     BroadcastProcess,
     KeyedBroadcastProcess,
@@ -27,6 +28,7 @@ _WITH_SIDE_OUTPUTS = (
     BroadcastProcess,
     UnkeyedStep,
     WindowOperator,
+    WindowedAggregate,
 )
 
 
@@ -55,6 +57,8 @@ def side_output_node(node: StreamNode, output_tag: OutputTag, name: str) -> Side
         )
     inputs = (each.columns for each in node.upstreams)
     columns = Columns.of_output(output_tag.type_info).with_timestamps_of(*inputs)
-    if isinstance(node, OperatorNode) and isinstance(node.operator, WindowOperator):
+    if isinstance(node, OperatorNode) and isinstance(
+        node.operator, WindowOperator | WindowedAggregate
+    ):
         columns = columns.with_internal_time()
     return SideOutputNode(upstream=node, index=index, columns=columns)

@@ -13,9 +13,9 @@ from queryable_state.streaming.functions import (
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode
 from queryable_state.streaming.ordering import order_columns
+from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate, AggregateKind
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.operators.operators import (
-    Aggregate,
-    AggregateKind,
     KeyedBatchProcess,
     LatestValueSink,
     ReducingSink,
@@ -134,6 +134,31 @@ class KeyedInput:
             read = self._input(names, descriptor.type_info, self.order)
         return self._added("window-queryable-state", operator, (read,), None)
 
+    def windowed_aggregate(self, kind: str, operator: WindowedAggregate) -> OperatorNode:
+        """Adds a vectorised aggregation of windows.
+
+        Raises InvalidRequestError if two output columns have the same name.
+        """
+        fields = (*self.keys.fields, *operator.output_fields)
+        names = [field.name for field in fields]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InvalidRequestError(
+                f"{kind}: two output columns have the name {twice!r}; they are the columns of the "
+                "key, window_start, window_end and the aggregates: rename the aggregate with "
+                "aggregate_columns(name=...), or the key column"
+            )
+        read = self.columns.names
+        # The elements are needed whole only as a side output.
+        if operator.late_tag is None:
+            needed = {each.source for each in operator.columns}
+            if operator.windows.is_event_time:
+                needed.add(self.columns.timestamps)
+            read = tuple(name for name in read if name in needed) or read[:1]
+        value_type = self.columns.element_type(read, kind)
+        inputs = (self._input(read, value_type, ()),)
+        return self._added(kind, operator, inputs, TypeInfo(Kind.ROW, fields=fields))
+
     def _input(
         self, names: tuple[str, ...], value_type: TypeInfo, order: tuple[OrderColumn, ...]
     ) -> OperatorInput:
@@ -153,7 +178,7 @@ class KeyedInput:
         output: TypeInfo | None,
     ) -> OperatorNode:
         columns = Columns({}) if output is None else Columns.of_output(output)
-        if output is not None and isinstance(operator, WindowOperator):
+        if output is not None and isinstance(operator, WindowOperator | WindowedAggregate):
             columns = columns.with_internal_time()
         elif output is not None and not isinstance(operator, Aggregate | KeyedBatchProcess):
             columns = columns.with_timestamps_of(*(each.upstream.columns for each in inputs))

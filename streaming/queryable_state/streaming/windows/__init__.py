@@ -1,5 +1,12 @@
 """Windows of keyed streams, with PyFlink's names: assigners, triggers and functions."""
 
+from queryable_state.streaming.vectorised.column_aggregates import (
+    avg_of,
+    count_rows,
+    max_of,
+    min_of,
+    sum_of,
+)
 from queryable_state.streaming.windows.assigner import (
     MergingWindowAssigner,
     WindowAssigner,
@@ -98,4 +105,9 @@ __all__ = [
     "Window",
     "WindowAssigner",
     "WindowFunction",
+    "avg_of",
+    "count_rows",
+    "max_of",
+    "min_of",
+    "sum_of",
 ]

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.operator_state.descriptors import BroadcastStateDescriptor
+from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import (
     declared_operator_states,
 )
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.operators import (
-    Aggregate,
     BroadcastProcess,
     KeyedBatchProcess,
     KeyedBroadcastProcess,
@@ -72,6 +73,8 @@ def declared_states(operator: Operator) -> list[StateDescriptor]:
             copied_operator = copy.deepcopy(operator)
             with OpenFunctions("the functions of a window operator") as functions:
                 return WindowStates(copied_operator, DeclaringContext(), functions).descriptors
+        case WindowedAggregate():
+            return [operator.descriptor, operator.timers]
         case Reduce() | ReducingSink() | Aggregate():
             return [operator.descriptor]
     raise InvalidRequestError(f"{operator!r} is not an operator")

@@ -120,7 +120,7 @@ class CachedState(ABC):
         return StateFetch(
             state_id=self.state_id,
             read=self.read_kind,
-            keys=[self.prefix(slot) for slot in slots],
+            keys=self._context.table.prefixes(slots),
         )
 
     def prefix(self, slot: int) -> bytes:

@@ -101,7 +101,7 @@ class ColumnState(CachedState):
             columns, written = [columns[0].filter(present)], written[mask]
         slots = written.tolist()
         values = self._encoded_columns(slots, columns)
-        changes.put_all([self.prefix(slot) for slot in slots], values)
+        changes.put_all(self.table.prefixes(slots), values)
 
     def _encoded_columns(self, slots: list[int], columns: list[pa.Array]) -> list[bytes]:
         try:
@@ -118,7 +118,7 @@ class ColumnState(CachedState):
         if self._expiry is not None:
             values = list(map(self._expiry.updater(self._codec.header), values))
         limit = self._context.settings.value_bytes
-        for slot, value in zip(slots, values, strict=True):
-            if len(value) > limit:
+        if max(map(len, values), default=0) > limit:
+            for slot, value in zip(slots, values, strict=True):
                 self._check_size(slot, len(value), self._codec.type_info)
         return values

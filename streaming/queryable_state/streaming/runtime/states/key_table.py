@@ -73,6 +73,10 @@ class KeyTable:
     def prefix(self, slot: int) -> bytes:
         return self.wire_keys[slot] + VOID_NAMESPACE
 
+    def prefixes(self, slots: Sequence[int]) -> list[bytes]:
+        wire_keys = self.wire_keys
+        return [wire_keys[slot] + VOID_NAMESPACE for slot in slots]
+
     def shown(self, slot: int) -> str:
         return shown_key(self.keys[slot], self._spec.key_type)
 

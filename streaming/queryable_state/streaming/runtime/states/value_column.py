@@ -116,7 +116,7 @@ class CachedValueColumn(ColumnState, ValueColumn):
         if present.any():
             written = slots[present].tolist()
             values = self._encoded_columns(written, self._columns_at(rows[present]))
-            changes.put_all([self.prefix(slot) for slot in written], values)
+            changes.put_all(self.table.prefixes(written), values)
 
     def _write(self, slots: Slots) -> None:
         # A write takes precedence: values that are already fetched must not replace it later.

@@ -132,6 +132,21 @@ class TaskTimers:
             answer = self._fetched(last)
         self._new_due = None
 
+    def fire_all(self) -> Iterator[Sequence[bytes]]:
+        """Pages of the index keys of the due timers, in firing order, instead of `due`.
+
+        The timers of a page are no longer pending. None may be registered before the last page.
+        """
+        answer = self._context.due
+        while answer.timers:
+            keys = list(answer.timers)
+            fired = [key[ELEMENT_BYTES:] + key[:ELEMENT_BYTES] for key in keys]
+            self._changes.update(dict.fromkeys(fired, False))
+            yield keys
+            if not answer.has_more:
+                return
+            answer = self._fetched(keys[-1])
+
     def write(self, changes: ChangeBlockBuilder) -> None:
         """Writes the changes: deletes, then puts."""
         for clock, cancelled in self._cancelled.items():

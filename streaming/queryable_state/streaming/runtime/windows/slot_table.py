@@ -22,6 +22,10 @@ class SlotTable(Protocol):
         """Wire key and namespace of a slot: the store key without the element."""
         ...
 
+    def prefixes(self, slots: Sequence[int]) -> list[bytes]:
+        """The prefix of each of these slots."""
+        ...
+
     def shown(self, slot: int) -> str:
         """The key, and the window if there is one, for error texts."""
         ...

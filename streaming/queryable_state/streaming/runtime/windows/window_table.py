@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-
 from queryable_state.streaming.runtime.states.cursor import CurrentKey
-from queryable_state.streaming.runtime.states.key_table import distinct_rows
-from queryable_state.wire.keys.store_keys import window_namespace, window_of
+from queryable_state.wire.keys.store_keys import window_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from queryable_state.streaming.runtime.states.cached_state import CachedState
-    from queryable_state.streaming.runtime.states.key_table import KeyTable, Slots
+    from queryable_state.streaming.runtime.states.key_table import KeyTable
 
 
 class WindowTable:
@@ -72,28 +68,13 @@ class WindowTable:
         self._grow()
         return slots
 
-    def start_column_chunk(self, key_slots: Slots, starts: Slots, ends: Slots) -> Slots:
-        """Makes these keys and time windows the chunk; returns the slot of each row.
-
-        Row i has the key slot `key_slots[i]` and the window from `starts[i]` to `ends[i]`, in
-        milliseconds since the epoch.
-        """
-        if not len(key_slots):
-            self.chunk_slots = []
-            return np.empty(0, dtype=np.int64)
-        codes, firsts = distinct_rows([pa.array(each) for each in (key_slots, starts, ends)])
-        distinct = zip(
-            key_slots[firsts].tolist(), starts[firsts].tolist(), ends[firsts].tolist(), strict=True
-        )
-        slots = self.start_chunk(
-            (key, window_namespace(start, end)) for key, start, end in distinct
-        )
-        slot_of_code: Slots = np.array(slots, dtype=np.int64)
-        return slot_of_code[codes]
-
     def prefix(self, slot: int) -> bytes:
         """Wire key and namespace of a slot: the store key without the element."""
         return self._keys.wire_keys[self.key_slots[slot]] + self.namespaces[slot]
+
+    def prefixes(self, slots: Sequence[int]) -> list[bytes]:
+        """The prefix of each of these slots."""
+        return [self.prefix(slot) for slot in slots]
 
     def shown(self, slot: int) -> str:
         """The key, and the window if there is one, for error texts."""

@@ -10,7 +10,7 @@ from queryable_state.streaming.functions import (
 )
 from queryable_state.streaming.operator_handles import QueryableStateStream
 from queryable_state.streaming.streams.rolling import Rolling
-from queryable_state.streaming.streams.windowed.window_operators import WindowOperators
+from queryable_state.streaming.streams.windowed.column_windows import ColumnWindows
 from queryable_state.streaming.windows.window_functions import (
     ProcessWindowFunction,
     WindowFunction,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
-class WindowedStream(WindowOperators[S], Generic[S]):
+class WindowedStream(ColumnWindows[S], Generic[S]):
     """The elements of each key in windows; created by `KeyedStream.window`.
 
     The outputs of all methods have the last timestamp of their window as event time. With
