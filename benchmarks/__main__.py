@@ -25,12 +25,9 @@ PROGRAMS = (
     "mixed",
     "recovery",
     "capacity",
-    "capacity.timers",
 )
 LONG_PROGRAMS = ("capacity.simulation",)
 """Run with `--long` only, or by name."""
-SIZED_PROGRAMS = ("capacity", "capacity.timers")
-"""They take larger sizes with `--long`."""
 
 
 def main() -> int:
@@ -54,7 +51,7 @@ def main() -> int:
     failed: list[str] = []
     for program in options.programs or (known if options.long else PROGRAMS):
         print(f"== {program}", flush=True)
-        long = ["--long"] if options.long and program in SIZED_PROGRAMS else []
+        long = ["--long"] if options.long and program == "capacity" else []
         found = run(program, [*passed_on, *long])
         if found is None:
             failed.append(program)

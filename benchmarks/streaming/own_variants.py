@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.streaming import windows
 from benchmarks.streaming.batch_functions import TotalsByKey, TotalsByRow
 from benchmarks.streaming.dataset import FILES_PER_BATCH
 from benchmarks.streaming.session import source, source_of_part
@@ -161,6 +162,7 @@ VARIANTS: dict[str, Callable[..., OperatorStream | QueryableStateStream]] = {
     "process-ordered": state_in_order,
     "union": union,
     "connect": connect,
+    **windows.OWN,
 }
 
 
@@ -183,7 +185,9 @@ def start(
 ) -> JobClient:
     """Starts a variant; its output rows are dropped."""
     columns = ("key", "ones", "value") if name in ("sums", "union") else ("key", "value")
-    if name in TWO_STREAMS:
+    if name in windows.OWN:
+        frames, columns = [windows.rows_of(spark, data)], ("key", "value", "at")
+    elif name in TWO_STREAMS:
         frames = [source_of_part(spark, data, part) for part in range(FILES_PER_BATCH)]
     else:
         frames = [source(spark, data)]

@@ -45,10 +45,10 @@ def start_session(folder: Path, extra: Mapping[str, str]) -> SparkSession:
     return spark
 
 
-def source(spark: SparkSession, folder: Path) -> DataFrame:
+def source(spark: SparkSession, folder: Path, schema: str = SCHEMA) -> DataFrame:
     """The files as a stream, one batch of files per trigger."""
     return (
-        spark.readStream.schema(SCHEMA)
+        spark.readStream.schema(schema)
         .option("maxFilesPerTrigger", FILES_PER_BATCH)
         .parquet(str(folder))
     )
@@ -64,11 +64,11 @@ def source_of_part(spark: SparkSession, folder: Path, part: int) -> DataFrame:
     )
 
 
-def start_noop(frame: DataFrame, checkpoint: Path) -> StreamingQuery:
+def start_noop(frame: DataFrame, checkpoint: Path, mode: str = "update") -> StreamingQuery:
     """Starts a query that drops its output rows."""
     return (
         frame.writeStream.format("noop")
-        .outputMode("update")
+        .outputMode(mode)
         .option("checkpointLocation", str(checkpoint))
         .start()
     )

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.signals import exit_on_sigterm
-from benchmarks.streaming import own_variants, spark_variants
-from benchmarks.streaming.dataset import key_names
+from benchmarks.streaming import own_variants, spark_variants, windows
+from benchmarks.streaming.dataset import FILES_PER_BATCH, key_names
 from benchmarks.streaming.session import batches_of, start_session
 from queryable_state.streaming import StreamExecutionEnvironment
 
@@ -29,6 +29,7 @@ SPARK_VARIANTS = {
     "tws-pandas": spark_variants.transform_with_state_in_pandas,
     "native-union": spark_variants.native_union,
     "tws-connect": spark_variants.connect,
+    **windows.NATIVE,
 }
 OWN_VARIANTS = own_variants.VARIANTS
 NAMED_STATE = ("tws-row", "tws-pandas", "tws-connect")
@@ -64,6 +65,9 @@ def run_spark(
         query.stop()
         state = spark_variants.state_of(spark, checkpoint, named=name in NAMED_STATE)
         checked = set(keys)
+        if name in windows.NATIVE:
+            found = windows.native_state(state, _batches(data))
+            return {"batches": batches, "state": {key: found[key] for key in keys}}
         rows = state.select("key", "value").toLocalIterator()
         found = {row.key[0]: list(row.value) for row in rows if row.key[0] in checked}
         return {"batches": batches, "state": found}
@@ -81,11 +85,18 @@ def run_own(
             job = own_variants.start(name, environment, spark, data, work)
             job.process_all_available()
             batches = batches_of(job.query)
-            state = own_variants.state_of(name, job, keys)
+            if name in windows.OWN:
+                state = windows.own_state(job, keys, _batches(data))
+            else:
+                state = own_variants.state_of(name, job, keys)
             job.cancel()
         return {"batches": batches, "state": state}
     finally:
         spark.stop()
+
+
+def _batches(data: Path) -> int:
+    return len(list(data.glob("*.parquet"))) // FILES_PER_BATCH
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchmarks.streaming.dataset import Dataset, LimitsDataset
+from benchmarks.streaming.windows import WindowsDataset
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +32,7 @@ class Variant:
 
 ALL = Dataset.columns
 LIMITS = LimitsDataset.columns
+TIMED = WindowsDataset.columns
 VARIANTS = (
     Variant("native", "Spark groupBy().agg: count, sum, max", 1.0, ALL),
     Variant("native-sums", "Spark groupBy().agg: two sums", 1.0, ALL[:2]),
@@ -49,6 +51,10 @@ VARIANTS = (
     Variant("union", "ours, union, then two sums (vectorised)", 1.0, ALL[:2]),
     Variant("tws-connect", "Spark transformWithState, rows of a tagged union", 0.2, LIMITS),
     Variant("connect", "ours, connect, Python function for both streams", 1.0, LIMITS),
+    Variant("native-tumbling", "Spark groupBy(key, window).agg", 1.0, TIMED[:3]),
+    Variant("tumbling", "ours, tumbling windows (vectorised)", 1.0, TIMED[:3]),
+    Variant("native-sliding", "Spark groupBy(key, sliding window).agg", 1.0, TIMED[3:]),
+    Variant("sliding", "ours, sliding windows of 4 slides (vectorised)", 1.0, TIMED[3:]),
 )
 REFERENCES = (
     "native-sums",
@@ -58,12 +64,15 @@ REFERENCES = (
     "process-row",
     "native-union",
     "tws-connect",
+    "native-tumbling",
+    "native-sliding",
 )
 """The variants that the others are compared with."""
 
 
 UNION = ("native-union", "union")
 CONNECT = ("tws-connect", "connect")
+WINDOWS = ("native-tumbling", "tumbling", "native-sliding", "sliding")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +96,7 @@ class Workload:
 
     def dataset(self, folder: Path) -> Dataset:
         """Its rows, not written yet."""
-        kind = LimitsDataset if self.variants == CONNECT else Dataset
+        kind = {CONNECT: LimitsDataset, WINDOWS: WindowsDataset}.get(self.variants, Dataset)
         return kind(
             folder,
             batches=self.batches,
@@ -110,7 +119,7 @@ WORKLOADS = (
         rows_per_batch=200_000,
         keys=10_000,
         warm_up=15,
-        variants=tuple(v.name for v in VARIANTS if v.name not in (*UNION, *CONNECT)),
+        variants=tuple(v.name for v in VARIANTS if v.name not in (*UNION, *CONNECT, *WINDOWS)),
     ),
     Workload(
         name="distinct",
@@ -136,5 +145,14 @@ WORKLOADS = (
         keys=10_000,
         warm_up=15,
         variants=CONNECT,
+    ),
+    Workload(
+        name="windows",
+        rows=10_000_000,
+        rows_per_batch=200_000,
+        keys=10_000,
+        # Windows end from batch 27 on.
+        warm_up=28,
+        variants=WINDOWS,
     ),
 )

@@ -12,14 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queryable_state.streaming.functions import ReduceFunction, ReducingStateDescriptor
-from queryable_state.streaming.runtime.operators.declared_states import declared_states
-from queryable_state.streaming.runtime.operators.operators import (
+from queryable_state.streaming.runtime.aggregates.aggregate import (
     Aggregate,
     AggregateKind,
     FieldAggregate,
-    Reduce,
-    ReducingSink,
 )
+from queryable_state.streaming.runtime.operators.declared_states import declared_states
+from queryable_state.streaming.runtime.operators.operators import Reduce, ReducingSink
 from queryable_state.streaming.testing import InMemoryStateBackend, KeyedOperatorHarness
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError, SerializationError

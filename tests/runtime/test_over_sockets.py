@@ -19,12 +19,12 @@ from queryable_state.streaming.functions import (
     KeyedProcessFunction,
     ReducingStateDescriptor,
 )
-from queryable_state.streaming.runtime.operators.operators import (
+from queryable_state.streaming.runtime.aggregates.aggregate import (
     Aggregate,
     AggregateKind,
     FieldAggregate,
-    LatestValueSink,
 )
+from queryable_state.streaming.runtime.operators.operators import LatestValueSink
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.streaming.testing.local_cluster import LocalCluster

@@ -4,6 +4,7 @@ A program creates a `StreamExecutionEnvironment`, keys a stream and processes it
 `set_queryable` method of a descriptor makes a state visible to `queryable_state.client`.
 """
 
+from queryable_state.streaming import windows
 from queryable_state.streaming.co_functions import (
     CoFlatMapFunction,
     CoMapFunction,
@@ -127,6 +128,8 @@ from queryable_state.streaming.streams.connected_streams import (
     ConnectedStreams,
     KeyedConnectedStreams,
 )
+from queryable_state.streaming.streams.windowed.all_windowed_stream import AllWindowedStream
+from queryable_state.streaming.streams.windowed.windowed_stream import WindowedStream
 from queryable_state.streaming.ttl.state_ttl_config import StateTtlConfig
 from queryable_state.streaming.vectorised.functions import (
     BatchKeys,
@@ -135,6 +138,7 @@ from queryable_state.streaming.vectorised.functions import (
     KeyedBatchProcessFunction,
     ValueColumn,
 )
+from queryable_state.streaming.windows import *  # noqa: F403 - its `__all__` is part of this one
 from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.row import Row, RowKind
 from queryable_state.wire.schema.type_classes import (
@@ -166,6 +170,7 @@ __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "AllWindowedStream",
     "AppendingState",
     "BaseBroadcastProcessFunction",
     "BasicArrayTypeInfo",
@@ -285,4 +290,6 @@ __all__ = [
     "ValueState",
     "ValueStateDescriptor",
     "WatermarkStrategy",
+    "WindowedStream",
 ]
+__all__ += windows.__all__

@@ -25,23 +25,24 @@ from queryable_state.streaming.streams.connected_streams import (
     ConnectedStreams,
     KeyedConnectedStreams,
 )
+from queryable_state.streaming.streams.dataframes.dataframe_methods import DataFrameMethods
 from queryable_state.streaming.streams.keyed_functions import KeyedStep
 from queryable_state.streaming.streams.keyed_input import KeyedInput
 from queryable_state.streaming.streams.keyed_operators import KeyedOperators
 from queryable_state.streaming.streams.keys import keyed
-from queryable_state.streaming.streams.multiple_inputs import lookup, union_node
+from queryable_state.streaming.streams.multiple_inputs import union_node
 from queryable_state.streaming.streams.partitioning import Partitioning
 from queryable_state.streaming.streams.queryable_sinks import QueryableSinks
 from queryable_state.streaming.streams.refused_on_keyed import RefusedOnKeyedStreams
 from queryable_state.streaming.streams.steps import result_type, step_of
 from queryable_state.streaming.streams.stream_options import StreamOptions
 from queryable_state.streaming.streams.transformations import Transformations
+from queryable_state.streaming.streams.windowed.all_windowing import AllWindowing
+from queryable_state.streaming.streams.windowed.windowing import Windowing
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from pyspark.sql import DataFrame
 
     from queryable_state.streaming.descriptors import MapStateDescriptor
     from queryable_state.streaming.graph.nodes import StreamNode
@@ -54,7 +55,12 @@ if TYPE_CHECKING:
 
 
 class DataStream(
-    StreamOptions, StreamSinks, Transformations["DataStream"], Partitioning["DataStream"]
+    StreamOptions,
+    StreamSinks,
+    Transformations["DataStream"],
+    Partitioning["DataStream"],
+    AllWindowing["OperatorStream"],
+    DataFrameMethods["DataStream"],
 ):
     """A stream of elements; created by an environment or by an operator on another stream."""
 
@@ -152,34 +158,6 @@ class DataStream(
             ),
         )
 
-    def transform(self, function: Callable[[DataFrame], DataFrame]) -> DataStream:
-        """Applies a function of DataFrames, as `DataFrame.transform` does: `select`, `where`, join.
-
-        The function must be deterministic and keep no state between batches: Spark's own
-        aggregations, `dropDuplicates`, joins of streams and limits are refused. The elements keep
-        their event time if it is a column that the function keeps; behind a `map` it is not.
-        """
-        return DataStream(self._environment, self._environment._transformed(self._node, function))
-
-    def lookup_join(
-        self, dataframe: DataFrame, on: str | list[str], how: str = "left"
-    ) -> DataStream:
-        """Joins each element with a static DataFrame (`inner` or `left`) by columns of both.
-
-        Spark reads the DataFrame in each batch; `cache()` it if that is expensive.
-        """
-        joined = lookup(dataframe, on, how)
-        made = self._environment._transformed(self._node, joined, keeps_columns=True)
-        return DataStream(self._environment, made)
-
-    def to_dataframe(self) -> DataFrame:
-        """The stream as an ordinary streaming DataFrame.
-
-        The caller starts it with `writeStream`, with any sink and trigger; then its state is
-        queryable. `env.execute` does not run it.
-        """
-        return self._environment._dataframe_of(self._node)
-
     def _stream_of(self, node: StreamNode) -> DataStream:
         if isinstance(node, OperatorNode):
             return OperatorStream(self._environment, self._environment._add_operator(node))
@@ -187,12 +165,16 @@ class DataStream(
             self._environment._add_function(node)
         return DataStream(self._environment, node)
 
+    def _operator_stream(self, node: OperatorNode) -> OperatorStream:
+        return OperatorStream(self._environment, node)
+
 
 class KeyedStream(
     RefusedOnKeyedStreams,
     QueryableSinks,
     KeyedElements[DataStream],
     KeyedOperators["OperatorStream"],
+    Windowing["OperatorStream"],
 ):
     """A stream partitioned by key; created by `DataStream.key_by`."""
 

@@ -147,8 +147,8 @@ class AggregateFunction(Function, Generic[IN, ACC, OUT]):
 
     @abstractmethod
     def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
-        """Merges two accumulators, either of which may be changed. Never called: there are no
-        merging windows."""
+        """Merges two accumulators, either of which may be changed. Only called for windows that
+        are merged."""
 
 
 def reducer(function: ReduceFunction[T] | Callable[[T, T], T]) -> Callable[[T, T], T]:

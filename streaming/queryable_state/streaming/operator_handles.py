@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from queryable_state.streaming.execution.execution_config import ExecutionConfig
+    from queryable_state.streaming.execution.execution_modes import TimeCharacteristic
     from queryable_state.streaming.graph.nodes import (
         OperatorNode,
         SinkNode,
@@ -54,6 +55,10 @@ class StreamEnvironment(Protocol):
 
     def _partitions(self) -> int:
         """Number of partitions of a stream that is distributed anew."""
+        ...
+
+    def get_stream_time_characteristic(self) -> TimeCharacteristic:
+        """The time of windows whose clock is not given."""
         ...
 
     def get_config(self) -> ExecutionConfig:

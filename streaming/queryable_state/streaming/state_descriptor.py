@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import copy
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from queryable_state.streaming.field_changes import checked_drops, checked_renames
 from queryable_state.streaming.ttl.state_ttl_config import StateTtlConfig
@@ -56,6 +57,7 @@ class StateDescriptor:
         self._ttl_config: StateTtlConfig | None = None
         self._renamed_fields: dict[str, str] = {}
         self._dropped_fields: Sequence[str] = ()
+        self._namespace_type: TypeInfo | None = None
 
     @property
     def name(self) -> str:
@@ -98,6 +100,17 @@ class StateDescriptor:
     def function(self) -> object | None:
         """The reduce or aggregate function of the state; None for other states."""
         return None
+
+    @property
+    def namespace_type(self) -> TypeInfo | None:
+        """Type of the windows that the state belongs to; None: it belongs to keys only."""
+        return self._namespace_type
+
+    def in_namespaces(self, namespace_type: TypeInfo | None) -> Self:
+        """A copy for state that belongs to keys and windows; see `namespace_type`."""
+        copied = copy.copy(self)
+        copied._namespace_type = namespace_type
+        return copied
 
     @property
     def queryable_name(self) -> str | None:
@@ -196,6 +209,8 @@ class StateDescriptor:
             dropped_fields=self._dropped_fields,
             ttl=None if self._ttl_config is None else self._ttl_config.to_proto(),
         )
+        if self._namespace_type is not None:
+            registration.namespace_type.CopyFrom(self._namespace_type.to_proto())
         if self._value_type is not None:
             registration.value_types.append(
                 SchemaVersion(version=1, type=self._value_type.to_proto())
@@ -223,6 +238,7 @@ class StateDescriptor:
             and self._renamed_fields == other._renamed_fields
             and self._dropped_fields == other._dropped_fields
             and self._ttl_config == other._ttl_config
+            and self._namespace_type == other._namespace_type
         )
 
     def __hash__(self) -> int:

@@ -24,10 +24,12 @@ from queryable_state.streaming import (
 )
 from queryable_state.streaming.functions import ReducingStateDescriptor
 from queryable_state.streaming.operator_state.broadcast_functions import BroadcastProcessFunction
-from queryable_state.streaming.runtime.operators.operators import (
+from queryable_state.streaming.runtime.aggregates.aggregate import (
     Aggregate,
     AggregateKind,
     FieldAggregate,
+)
+from queryable_state.streaming.runtime.operators.operators import (
     LatestValueSink,
     Reduce,
     ReducingSink,

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queryable_state.streaming.runtime.operators.operators import (
+from queryable_state.streaming.runtime.aggregates.aggregate import (
     Aggregate,
     AggregateKind,
     FieldAggregate,

@@ -10,12 +10,12 @@ import grpc
 import pytest
 
 from queryable_state.streaming.runtime import backend_client, joint_calls
-from queryable_state.streaming.runtime.channels import backend_stub
-from queryable_state.streaming.runtime.operators.operators import (
+from queryable_state.streaming.runtime.aggregates.aggregate import (
     Aggregate,
     AggregateKind,
     FieldAggregate,
 )
+from queryable_state.streaming.runtime.channels import backend_stub
 from queryable_state.streaming.runtime.stage import StageSpec, StageTask
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity

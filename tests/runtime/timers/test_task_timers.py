@@ -59,7 +59,7 @@ def _timers(
     unread: Any = None
     context = StateContext(
         current_key=CurrentKey(),
-        keys=unread,
+        table=unread,
         key_type=Types.STRING(),
         settings=dataclasses.replace(RuntimeSettings(), fetch_keys=page),
         batch_id=1,

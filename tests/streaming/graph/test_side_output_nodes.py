@@ -9,7 +9,7 @@ import pytest
 from queryable_state.streaming import OutputTag, Types
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import OperatorNode
-from queryable_state.streaming.runtime.operators.operators import Aggregate
+from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate
 from queryable_state.streaming.stateless.side_output_node import side_output_node
 from queryable_state.wire.errors import InvalidRequestError
 

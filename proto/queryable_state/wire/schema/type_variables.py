@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     T_co = TypeVar("T_co", covariant=True, default=Any)
     K = TypeVar("K", default=Any)
     V = TypeVar("V", default=Any)
+    W = TypeVar("W", default=Any)
     IN = TypeVar("IN", default=Any)
     IN1 = TypeVar("IN1", default=Any)
     IN2 = TypeVar("IN2", default=Any)
@@ -28,10 +29,11 @@ else:
     T_co = TypeVar("T_co", covariant=True)
     K = TypeVar("K")
     V = TypeVar("V")
+    W = TypeVar("W")
     IN = TypeVar("IN")
     IN1 = TypeVar("IN1")
     IN2 = TypeVar("IN2")
     ACC = TypeVar("ACC")
     OUT = TypeVar("OUT")
 
-__all__ = ["ACC", "IN", "IN1", "IN2", "OUT", "K", "T", "T_co", "V"]
+__all__ = ["ACC", "IN", "IN1", "IN2", "OUT", "K", "T", "T_co", "V", "W"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from queryable_state.streaming.compat.pyflink_names import MODULES
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -31,16 +29,6 @@ MISSING_MODULES: Final[Mapping[str, str]] = {
 """Why a module and its submodules are missing."""
 
 MISSING_NAMES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        MODULES["pyflink.datastream.window"],
-        "there are no windows of Flink: use Spark's window aggregations before from_dataframe",
-    ),
-    "WindowedStream": "there are no windows of Flink",
-    "AllWindowedStream": "there are no windows of Flink",
-    "WindowFunction": "there are no windows of Flink",
-    "AllWindowFunction": "there are no windows of Flink",
-    "ProcessWindowFunction": "there are no windows of Flink",
-    "ProcessAllWindowFunction": "there are no windows of Flink",
     "AssignerWithPeriodicWatermarksWrapper": (
         "it wraps an assigner of Flink's JVM: use WatermarkStrategy.with_timestamp_assigner"
     ),

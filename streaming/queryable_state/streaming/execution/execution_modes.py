@@ -33,7 +33,7 @@ class RuntimeExecutionMode(Enum):
 
 
 class TimeCharacteristic(Enum):
-    """Flink's time of a job; kept without effect."""
+    """Flink's time of a job: the clock of `time_window`; else without effect."""
 
     ProcessingTime = 0
     IngestionTime = 1

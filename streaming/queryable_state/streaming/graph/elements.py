@@ -79,6 +79,10 @@ class Columns:
         timed = any(each.timestamps for each in inputs)
         return replace(self, event_time=EVENT_TIME_COLUMN if timed else None)
 
+    def with_internal_time(self) -> Columns:
+        """These columns for outputs that all have a timestamp, those of windows."""
+        return replace(self, event_time=EVENT_TIME_COLUMN)
+
     @property
     def has_internal_time(self) -> bool:
         """True if the timestamps of the elements are in the internal column."""

@@ -15,6 +15,7 @@ from queryable_state.streaming.graph.nodes import (
     TransformNode,
     WatermarkNode,
 )
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.operators.operators import (
     BroadcastProcess,
     KeyedBroadcastProcess,
@@ -22,6 +23,7 @@ from queryable_state.streaming.runtime.operators.operators import (
     KeyedProcess,
     UnkeyedStep,
 )
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +31,13 @@ if TYPE_CHECKING:
     from queryable_state.streaming.graph.nodes import SinkNode, StreamNode
     from queryable_state.streaming.runtime.operators.operators import Operator
 
-_WITH_CONTEXT = (KeyedProcess, KeyedCoProcess, KeyedBroadcastProcess, BroadcastProcess)
+_WITH_CONTEXT = (
+    KeyedProcess,
+    KeyedCoProcess,
+    KeyedBroadcastProcess,
+    BroadcastProcess,
+    WindowOperator,
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ class EventTimes:
 
 
 def _reads(node: StreamNode | SinkNode) -> bool:
-    """True if a function of the node has a context with the timestamp."""
+    """True if the node reads the timestamps of its elements."""
     if isinstance(node, OperatorNode):
         return _has_context(node.operator)
     return isinstance(node, TransformNode) and node.step.takes_context
@@ -75,4 +83,6 @@ def _reads(node: StreamNode | SinkNode) -> bool:
 def _has_context(operator: Operator) -> bool:
     if isinstance(operator, UnkeyedStep):
         return operator.step.takes_context
+    if isinstance(operator, WindowedAggregate):
+        return operator.windows.is_event_time
     return isinstance(operator, _WITH_CONTEXT)

@@ -29,7 +29,9 @@ from queryable_state.streaming.hooks import user_function
 from queryable_state.streaming.operator_state.broadcast_functions import (
     KeyedBroadcastProcessFunction,
 )
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.operators.declared_states import driver_declared_states
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 
 if TYPE_CHECKING:
@@ -205,7 +207,10 @@ class JobGraph:
 
 
 def needs_clock(operator: Operator) -> bool:
-    """True if an operator needs batches when its input has no elements: its function has timers."""
+    """True if an operator needs batches when its input has no elements: its function or its windows
+    have timers."""
+    if isinstance(operator, WindowOperator | WindowedAggregate):
+        return True
     function = user_function(getattr(operator, "function", None))
     own = getattr(type(function), "on_timer", None)
     inherited = (getattr(base, "on_timer", None) for base in _MAY_HAVE_TIMERS)

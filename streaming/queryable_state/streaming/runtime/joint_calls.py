@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 
 from queryable_state.internal.v1 import backend_pb2
+from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate
 from queryable_state.streaming.runtime.channels import backend_stub
-from queryable_state.streaming.runtime.operators.operators import Aggregate
 from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.errors import QueryableStateError

@@ -8,14 +8,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate
+from queryable_state.streaming.runtime.aggregates.aggregate_run import AggregateRun
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
+from queryable_state.streaming.runtime.aggregates.windowed_run import WindowedAggregateRun
 from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
 from queryable_state.streaming.runtime.operator_feed import OperatorFeed
 from queryable_state.streaming.runtime.operator_states.unkeyed_operators import UnkeyedRun
 from queryable_state.streaming.runtime.operators.broadcast_operators import BroadcastRun
-from queryable_state.streaming.runtime.operators.columnar_operators import AggregateRun
 from queryable_state.streaming.runtime.operators.latest_value import LatestValueRun
 from queryable_state.streaming.runtime.operators.operators import (
-    Aggregate,
     BroadcastProcess,
     KeyedBatchProcess,
     KeyedBroadcastProcess,
@@ -30,6 +32,8 @@ from queryable_state.streaming.runtime.operators.row_operators import ProcessRun
 from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN
 from queryable_state.streaming.runtime.states.state_spec import subtask_mismatch, where
 from queryable_state.streaming.runtime.vectorised.batch_process import BatchProcessRun
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
+from queryable_state.streaming.runtime.windows.window_run import WindowRun
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
@@ -208,6 +212,7 @@ _ROW_OPERATORS = (
     UnkeyedStep,
     Reduce,
     ReducingSink,
+    WindowOperator,
 )
 
 
@@ -238,6 +243,10 @@ def _run_of(spec: OperatorSpec, task: TaskIdentity, access: StateAccess) -> Oper
             return LatestValueRun(sink, spec, task, access)
         case Aggregate() as aggregate:
             return AggregateRun(aggregate, spec, task, access)
+        case WindowedAggregate() as aggregate_windows:
+            return WindowedAggregateRun(aggregate_windows, spec, task, access)
+        case WindowOperator() as windows:
+            return WindowRun(windows, spec, task, access)
     raise InvalidRequestError(f"{where(spec, task)}: {spec.operator!r} is not an operator")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import OperatorNode, SideOutputNode, TransformNode
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.operators.operators import (
     BroadcastProcess,
     KeyedBroadcastProcess,
@@ -13,6 +14,7 @@ from queryable_state.streaming.runtime.operators.operators import (
     KeyedProcess,
     UnkeyedStep,
 )
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ _WITH_SIDE_OUTPUTS = (
     KeyedBroadcastProcess,
     BroadcastProcess,
     UnkeyedStep,
+    WindowOperator,
+    WindowedAggregate,
 )
 
 
@@ -53,4 +57,8 @@ def side_output_node(node: StreamNode, output_tag: OutputTag, name: str) -> Side
         )
     inputs = (each.columns for each in node.upstreams)
     columns = Columns.of_output(output_tag.type_info).with_timestamps_of(*inputs)
+    if isinstance(node, OperatorNode) and isinstance(
+        node.operator, WindowOperator | WindowedAggregate
+    ):
+        columns = columns.with_internal_time()
     return SideOutputNode(upstream=node, index=index, columns=columns)

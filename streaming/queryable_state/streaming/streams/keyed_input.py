@@ -6,17 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
-from queryable_state.streaming.functions import ReducingStateDescriptor
+from queryable_state.streaming.functions import (
+    AggregatingStateDescriptor,
+    ReducingStateDescriptor,
+)
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode
 from queryable_state.streaming.ordering import order_columns
+from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate, AggregateKind
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.operators.operators import (
-    Aggregate,
-    AggregateKind,
     KeyedBatchProcess,
     LatestValueSink,
     ReducingSink,
 )
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.streaming.streams.operator_columns import aggregated_columns, stored_columns
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
@@ -114,6 +118,47 @@ class KeyedInput:
         read = self._input(names, value_type, self.order)
         return self._added("queryable-state", operator, (read,), None)
 
+    def queryable_windows(
+        self,
+        name: str,
+        descriptor: ReducingStateDescriptor | AggregatingStateDescriptor,
+        operator: WindowOperator,
+    ) -> OperatorNode:
+        """Adds a window operator without outputs, whose windows are reduced or aggregated as the
+        descriptor of its queryable state says."""
+        purpose = f"as_queryable_state({name!r})"
+        read = self.whole(purpose)
+        if isinstance(descriptor, ReducingStateDescriptor):
+            times = {self.columns.timestamps, *(key.column for key in self.order)}
+            names = stored_columns(purpose, descriptor, self.columns, self.keys, times)
+            read = self._input(names, descriptor.type_info, self.order)
+        return self._added("window-queryable-state", operator, (read,), None)
+
+    def windowed_aggregate(self, kind: str, operator: WindowedAggregate) -> OperatorNode:
+        """Adds a vectorised aggregation of windows.
+
+        Raises InvalidRequestError if two output columns have the same name.
+        """
+        fields = (*self.keys.fields, *operator.output_fields)
+        names = [field.name for field in fields]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InvalidRequestError(
+                f"{kind}: two output columns have the name {twice!r}; they are the columns of the "
+                "key, window_start, window_end and the aggregates: rename the aggregate with "
+                "aggregate_columns(name=...), or the key column"
+            )
+        read = self.columns.names
+        # The elements are needed whole only as a side output.
+        if operator.late_tag is None:
+            needed = {each.source for each in operator.columns}
+            if operator.windows.is_event_time:
+                needed.add(self.columns.timestamps)
+            read = tuple(name for name in read if name in needed) or read[:1]
+        value_type = self.columns.element_type(read, kind)
+        inputs = (self._input(read, value_type, ()),)
+        return self._added(kind, operator, inputs, TypeInfo(Kind.ROW, fields=fields))
+
     def _input(
         self, names: tuple[str, ...], value_type: TypeInfo, order: tuple[OrderColumn, ...]
     ) -> OperatorInput:
@@ -133,7 +178,9 @@ class KeyedInput:
         output: TypeInfo | None,
     ) -> OperatorNode:
         columns = Columns({}) if output is None else Columns.of_output(output)
-        if output is not None and not isinstance(operator, Aggregate | KeyedBatchProcess):
+        if output is not None and isinstance(operator, WindowOperator | WindowedAggregate):
+            columns = columns.with_internal_time()
+        elif output is not None and not isinstance(operator, Aggregate | KeyedBatchProcess):
             columns = columns.with_timestamps_of(*(each.upstream.columns for each in inputs))
         return self.environment._add_operator(
             OperatorNode(

@@ -13,8 +13,8 @@ from queryable_state.streaming.functions import (
     ReducingStateDescriptor,
 )
 from queryable_state.streaming.graph.stream_text import keyed_text
+from queryable_state.streaming.runtime.aggregates.aggregate import AggregateKind
 from queryable_state.streaming.runtime.operators.operators import (
-    AggregateKind,
     KeyedBatchProcess,
     KeyedProcess,
     Reduce,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import ReducingStateDescriptor
-from queryable_state.streaming.runtime.operators.operators import AggregateKind, FieldAggregate
+from queryable_state.streaming.runtime.aggregates.aggregate import AggregateKind, FieldAggregate
 from queryable_state.wire.errors import DescriptorMismatchError, InvalidRequestError
 from queryable_state.wire.schema.types import Kind
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming.graph.elements import Columns
     from queryable_state.streaming.graph.keys import KeySelector
+    from queryable_state.wire.schema.types import TypeInfo
 
 _NUMBERS = frozenset(
     {Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL}
@@ -28,16 +29,24 @@ def aggregated_columns(
     """The columns of a `sum`, `min` or `max`; InvalidRequestError if one has no such aggregate."""
     if not names or len(set(names)) < len(names):
         raise InvalidRequestError(f"{kind}() takes the columns to aggregate, each once")
-    usable = _NUMBERS if kind is AggregateKind.SUM else _ORDERED
     fields = []
     for name in names:
-        info = columns.type_of(name, f"{kind}()")
-        if info.kind not in usable:
-            raise InvalidRequestError(f"{kind}({name!r}): a column of type {info} has no {kind}")
+        info = aggregated_column(kind, name, columns, f"{kind}()")
         if name in keys.columns:
             raise InvalidRequestError(f"{kind}({name!r}): the column is part of the key")
         fields.append(FieldAggregate(name, kind, info))
     return tuple(fields)
+
+
+def aggregated_column(function: str, name: str, columns: Columns, purpose: str) -> TypeInfo:
+    """The type of a column to aggregate; InvalidRequestError if it has no such aggregate."""
+    info = columns.type_of(name, purpose)
+    usable = _ORDERED if function in (AggregateKind.MIN, AggregateKind.MAX) else _NUMBERS
+    if info.kind not in usable:
+        raise InvalidRequestError(
+            f"{function}({name!r}): a column of type {info} has no {function}"
+        )
+    return info
 
 
 def stored_columns(

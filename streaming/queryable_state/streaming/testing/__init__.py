@@ -11,6 +11,7 @@ from queryable_state.streaming.testing.operator_harness import OperatorHarness
 from queryable_state.streaming.testing.operator_snapshot import OperatorSnapshot
 from queryable_state.streaming.testing.two_input_harness import TwoInputOperatorHarness
 from queryable_state.streaming.testing.unkeyed_harness import UnkeyedOperatorHarness
+from queryable_state.streaming.testing.windowed_harness import WindowedOperatorHarness
 
 __all__ = [
     "BroadcastOperatorHarness",
@@ -21,4 +22,5 @@ __all__ = [
     "OperatorSnapshot",
     "TwoInputOperatorHarness",
     "UnkeyedOperatorHarness",
+    "WindowedOperatorHarness",
 ]

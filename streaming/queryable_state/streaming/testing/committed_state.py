@@ -15,6 +15,7 @@ from queryable_state.wire.keys.store_keys import (
     VOID_NAMESPACE,
     split_record_key,
 )
+from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.keys.timer_keys import ELEMENT_BYTES, timer_of
 from queryable_state.wire.operator_state import OPERATOR_KINDS, split_broadcast_element
 from queryable_state.wire.schema.types import TypeInfo
@@ -63,6 +64,22 @@ class CommittedState:
         return {
             codec.decode_all(wire_key[2:]): _whole_value(state, records)
             for wire_key, records in found.items()
+        }
+
+    def of_all_windows(self, name: str) -> dict[tuple[Any, TimeWindow], Any]:
+        """The state of every key and time window that has one."""
+        state = self._keyed(name)
+        codec = KeyCodec(self._spec.key_type)
+        found: dict[tuple[bytes, bytes], list[tuple[bytes, bytes]]] = {}
+        for subtask in range(self._spec.parallelism):
+            for record, value in self._live(state, subtask, b""):
+                wire_key, namespace, element = split_record_key(record, codec)
+                found.setdefault((wire_key, namespace), []).append((element, value))
+        return {
+            (codec.decode_all(wire_key[2:]), TimeWindow.of_namespace(namespace)): _whole_value(
+                state, records
+            )
+            for (wire_key, namespace), records in found.items()
         }
 
     def of_subtask(self, name: str, subtask: int) -> Any:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.operator_state.descriptors import BroadcastStateDescriptor
+from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import (
     declared_operator_states,
 )
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.operators import (
-    Aggregate,
     BroadcastProcess,
     KeyedBatchProcess,
     KeyedBroadcastProcess,
@@ -29,6 +30,8 @@ from queryable_state.streaming.runtime.operators.operators import (
 from queryable_state.streaming.runtime.stateless.element_context import StatelessContext
 from queryable_state.streaming.runtime.timers.timer_descriptor import TimerDescriptor
 from queryable_state.streaming.runtime.vectorised.batch_context import DeclaringBatchContext
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
+from queryable_state.streaming.runtime.windows.window_states import WindowStates
 from queryable_state.streaming.stateless.timers import has_timers
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
@@ -40,7 +43,7 @@ _log = logging.getLogger("queryable_state.streaming")
 
 _Unkeyed = BroadcastProcess | UnkeyedStep
 _RowFunction = KeyedProcess | KeyedCoProcess | KeyedBroadcastProcess | _Unkeyed
-_WithFunction = _RowFunction | KeyedBatchProcess
+_WithFunction = _RowFunction | KeyedBatchProcess | WindowOperator
 
 
 def declared_states(operator: Operator) -> list[StateDescriptor]:
@@ -66,6 +69,12 @@ def declared_states(operator: Operator) -> list[StateDescriptor]:
             return batch_context.descriptors
         case LatestValueSink(descriptor, _, order_descriptor):
             return [descriptor] if order_descriptor is None else [descriptor, order_descriptor]
+        case WindowOperator():
+            copied_operator = copy.deepcopy(operator)
+            with OpenFunctions("the functions of a window operator") as functions:
+                return WindowStates(copied_operator, DeclaringContext(), functions).descriptors
+        case WindowedAggregate():
+            return [operator.descriptor, operator.timers]
         case Reduce() | ReducingSink() | Aggregate():
             return [operator.descriptor]
     raise InvalidRequestError(f"{operator!r} is not an operator")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import Function
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.streaming.operator_state.checkpointed import HOOKS
+from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.streaming.stateless.timers import TimedFunction
-from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from queryable_state.streaming.co_functions import KeyedCoProcessFunction
-    from queryable_state.streaming.descriptors import MapStateDescriptor, StateDescriptor
+    from queryable_state.streaming.descriptors import MapStateDescriptor
     from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
     from queryable_state.streaming.operator_state.broadcast_functions import (
         BroadcastProcessFunction,
@@ -146,83 +147,6 @@ class LatestValueSink:
         return LatestValueSink(descriptor, latest_by, apart)
 
 
-class AggregateKind(StrEnum):
-    """The built-in aggregations."""
-
-    SUM = "sum"
-    MIN = "min"
-    MAX = "max"
-
-
-@dataclass(frozen=True)
-class FieldAggregate:
-    """One aggregated column. The aggregate has the column's type."""
-
-    column: str
-    kind: AggregateKind
-    type: TypeInfo
-
-    def __post_init__(self) -> None:
-        allowed = _SUMMABLE if self.kind == AggregateKind.SUM else _COMPARABLE
-        if self.type.kind not in allowed:
-            raise InvalidRequestError(
-                f"{self.kind}({self.column!r}): {self.type} has no {self.kind}; cast the column "
-                "before"
-            )
-
-
-_SUMMABLE = frozenset(
-    (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
-)
-_COMPARABLE = _SUMMABLE | {
-    Kind.BOOLEAN,
-    Kind.STRING,
-    Kind.BINARY,
-    Kind.DATE,
-    Kind.TIMESTAMP,
-    Kind.TIMESTAMP_NTZ,
-}
-
-
-@dataclass(frozen=True)
-class Aggregate:
-    """Built-in sum, min and max; emits, per batch, one row for each key of the batch.
-
-    The row has the key columns, then the aggregated columns. As in Spark nulls are ignored, and
-    the aggregate of only nulls is null. A sum that overflows its integer or decimal type fails the
-    task.
-    """
-
-    fields: tuple[FieldAggregate, ...]
-    state_name: str
-    queryable_name: str | None = None
-    renamed_fields: Mapping[str, str] = field(default_factory=dict)
-    dropped_fields: Sequence[str] = ()
-
-    @property
-    def state_type(self) -> TypeInfo:
-        """The type of the only aggregate, or a ROW of several aggregates."""
-        if len(self.fields) == 1:
-            return self.fields[0].type
-        return TypeInfo(Kind.ROW, fields=tuple(Field(f.column, f.type) for f in self.fields))
-
-    @property
-    def descriptor(self) -> StateDescriptor:
-        """Descriptor of the state of the aggregates."""
-        descriptor = _AggregateStateDescriptor(self.state_name, self.state_type)
-        if self.queryable_name is not None:
-            descriptor.set_queryable(self.queryable_name)
-        descriptor.set_renamed_fields(self.renamed_fields)
-        descriptor.set_dropped_fields(self.dropped_fields)
-        return descriptor
-
-
-class _AggregateStateDescriptor(ValueStateDescriptor):
-    """Descriptor that registers a REDUCING state without a Python reduce function."""
-
-    kind = StateKind.REDUCING
-
-
 Operator = (
     KeyedProcess
     | KeyedCoProcess
@@ -234,18 +158,23 @@ Operator = (
     | ReducingSink
     | LatestValueSink
     | Aggregate
+    | WindowedAggregate
+    | WindowOperator
 )
 
 
 def with_renamed_fields(operator: Operator, renamed: Mapping[str, str]) -> Operator:
     """The operator with renamed fields in its state; see `StateDescriptor.set_renamed_fields`."""
     match operator:
-        case Aggregate():
+        case Aggregate() | WindowedAggregate():
             changed = replace(operator, renamed_fields=dict(renamed))
             _ = changed.descriptor  # Raises if a path is not a field of the state.
             return changed
         case Reduce() | ReducingSink() | LatestValueSink():
             operator.descriptor.set_renamed_fields(renamed)
+            return operator
+        case WindowOperator():
+            operator.contents.set_renamed_fields(renamed)
             return operator
     raise _has_descriptors("set_renamed_fields")
 
@@ -253,12 +182,15 @@ def with_renamed_fields(operator: Operator, renamed: Mapping[str, str]) -> Opera
 def with_dropped_fields(operator: Operator, dropped: Iterable[str]) -> Operator:
     """The operator with dropped fields in its state; see `StateDescriptor.set_dropped_fields`."""
     match operator:
-        case Aggregate():
+        case Aggregate() | WindowedAggregate():
             changed = replace(operator, dropped_fields=tuple(dropped))
             _ = changed.descriptor  # Raises if a path is still a field of the state.
             return changed
         case Reduce() | ReducingSink() | LatestValueSink():
             operator.descriptor.set_dropped_fields(dropped)
+            return operator
+        case WindowOperator():
+            operator.contents.set_dropped_fields(dropped)
             return operator
     raise _has_descriptors("set_dropped_fields")
 

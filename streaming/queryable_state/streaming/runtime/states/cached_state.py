@@ -1,4 +1,4 @@
-"""Base of a task's states: a write-back cache of fetched and written values by key slot."""
+"""Base of a task's states: a write-back cache of fetched and written values by slot."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from queryable_state.internal.v1.backend_pb2 import StateFetch
+from queryable_state.internal.v1.backend_pb2 import StateFetch, StateValues
 from queryable_state.streaming.runtime.pickling import pickled
 from queryable_state.streaming.runtime.states.cursor import CurrentKey, NoCurrentKeyError
-from queryable_state.streaming.runtime.states.key_table import shown_key
-from queryable_state.v1.query_pb2 import ReadKind
+from queryable_state.v1.query_pb2 import ReadKind, Records
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InternalError, LimitExceededError, SerializationError
-from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 from queryable_state.wire.schema.types import TypeInfo
 from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from queryable_state.internal.v1.backend_pb2 import DueTimers, StateValues
+    from queryable_state.internal.v1.backend_pb2 import DueTimers
     from queryable_state.streaming.descriptors import StateDescriptor
-    from queryable_state.streaming.runtime.states.key_table import KeyTable
     from queryable_state.streaming.runtime.states.settings import RuntimeSettings
+    from queryable_state.streaming.runtime.windows.slot_table import SlotTable
     from queryable_state.v1.registration_pb2 import SchemaVersion, StateRegistration
     from queryable_state.wire.changes import ChangeBlockBuilder
 
@@ -37,10 +35,10 @@ UNSEEN: Final = Unseen()
 
 @dataclass(frozen=True, kw_only=True)
 class StateContext:
-    """Keys, settings and fetch functions that the states of a task share."""
+    """Slots, settings and fetch functions that states of a task share."""
 
     current_key: CurrentKey
-    keys: KeyTable
+    table: SlotTable
     key_type: TypeInfo
     settings: RuntimeSettings
     batch_id: int
@@ -52,7 +50,7 @@ class StateContext:
     where: str
     """Operator, subtask and batch, for error texts."""
     load: Callable[[CachedState], None]
-    """Fetches a state for the unseen keys of the chunk."""
+    """Fetches a state for the unseen slots of the chunk."""
     fetch: Callable[[StateFetch], StateValues]
     """Sends a single fetch."""
 
@@ -71,6 +69,8 @@ class CachedState(ABC):
         self.was_read = False
         """True once a chunk has read the state; later chunks prefetch it."""
         self.state_id = 0
+        self.windowed = False
+        """True if the slots of the state are those of keys and windows; set before `bind`."""
         self._current_key: CurrentKey = NoCurrentKeyError(descriptor.name)
         self._context: StateContext
 
@@ -78,6 +78,11 @@ class CachedState(ABC):
         """Sets the registered state id and types."""
         self.state_id = registration.state_id
         self._context = context
+
+    @property
+    def table(self) -> SlotTable:
+        """The table that numbers the slots, after `bind`."""
+        return self._context.table
 
     def enter(self) -> None:
         """Allows access: elements are processed, and `current_key` has their key."""
@@ -99,6 +104,13 @@ class CachedState(ABC):
     def take(self, slots: Sequence[int], values: StateValues) -> None:
         """Caches the fetched values of these slots."""
 
+    def take_absent(self, slots: Sequence[int]) -> None:
+        """Caches that nothing is stored for these slots."""
+        if self.read_kind == ReadKind.POINT:
+            self.take(slots, StateValues(missing=range(len(slots))))
+        else:
+            self.take(slots, StateValues(records=[Records()] * len(slots)))
+
     @abstractmethod
     def write(self, changes: ChangeBlockBuilder) -> None:
         """Writes the changes: clears, then deletes, then puts."""
@@ -108,19 +120,19 @@ class CachedState(ABC):
         return StateFetch(
             state_id=self.state_id,
             read=self.read_kind,
-            keys=[self.prefix(slot) for slot in slots],
+            keys=self._context.table.prefixes(slots),
         )
 
     def prefix(self, slot: int) -> bytes:
         """Wire key and namespace: the store key without the element."""
-        return self._context.keys.wire_keys[slot] + VOID_NAMESPACE
+        return self._context.table.prefix(slot)
 
     def _load_chunk(self) -> None:
         self.was_read = True
         self._context.load(self)
 
     def _described(self, slot: int) -> str:
-        key = shown_key(self._context.keys.keys[slot], self._context.key_type)
+        key = self._context.table.shown(slot)
         return f"{self._context.where}: state {self.descriptor.name!r}, key {key}"
 
     def _refused(

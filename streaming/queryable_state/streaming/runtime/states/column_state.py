@@ -101,7 +101,7 @@ class ColumnState(CachedState):
             columns, written = [columns[0].filter(present)], written[mask]
         slots = written.tolist()
         values = self._encoded_columns(slots, columns)
-        changes.put_all([self.prefix(slot) for slot in slots], values)
+        changes.put_all(self.table.prefixes(slots), values)
 
     def _encoded_columns(self, slots: list[int], columns: list[pa.Array]) -> list[bytes]:
         try:

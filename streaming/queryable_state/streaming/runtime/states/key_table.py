@@ -14,6 +14,7 @@ from queryable_state.streaming.runtime.states.state_spec import subtask_mismatch
 from queryable_state.wire.errors import KeyTypeError, LimitExceededError
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.key_groups import key_group_range
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 from queryable_state.wire.rows import row_class
 from queryable_state.wire.schema.types import Kind, TypeInfo
 
@@ -69,11 +70,21 @@ class KeyTable:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def prefix(self, slot: int) -> bytes:
+        return self.wire_keys[slot] + VOID_NAMESPACE
+
+    def prefixes(self, slots: Sequence[int]) -> list[bytes]:
+        wire_keys = self.wire_keys
+        return [wire_keys[slot] + VOID_NAMESPACE for slot in slots]
+
+    def shown(self, slot: int) -> str:
+        return shown_key(self.keys[slot], self._spec.key_type)
+
     def add_chunk(self, batch: pa.RecordBatch, rows: InputSpec) -> Slots:
         """Adds the new keys of a batch of an input; returns the slot of each row."""
         columns = [self._key_column(batch, name) for name in rows.key_columns]
         groups = self._key_groups(batch.column(rows.check_column))
-        codes, firsts = _distinct(columns)
+        codes, firsts = distinct_rows(columns)
         distinct = [
             to_python(column.take(pa.array(firsts)), info)
             for column, info in zip(columns, self._column_types, strict=True)
@@ -160,7 +171,7 @@ def _has_other_forms(info: TypeInfo) -> bool:
     return any(_has_other_forms(field.type) for field in info.fields)
 
 
-def _distinct(columns: Sequence[pa.Array]) -> tuple[Slots, Slots]:
+def distinct_rows(columns: Sequence[pa.Array]) -> tuple[Slots, Slots]:
     """Dictionary-encodes the rows: the code of each row, and the first row of each code."""
     flat = [leaf for column in columns for leaf in _leaves(column)]
     codes, count = _codes(flat[0])

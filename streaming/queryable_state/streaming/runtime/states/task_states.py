@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from queryable_state.internal.v1.backend_pb2 import DueTimers, StateFetch
-from queryable_state.streaming.runtime.fetch_parts import fetch_halves, fetch_parts
 from queryable_state.streaming.runtime.operator_states.operator_state import OperatorStateContext
+from queryable_state.streaming.runtime.state_loader import StateLoader
 from queryable_state.streaming.runtime.states.cached_state import CachedState, StateContext
 from queryable_state.streaming.runtime.states.cursor import CurrentKey
 from queryable_state.streaming.runtime.states.key_table import KeyTable
@@ -18,12 +18,12 @@ from queryable_state.streaming.runtime.states.serializer_checks import begin_wit
 from queryable_state.streaming.runtime.states.state_spec import where
 from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
 from queryable_state.streaming.runtime.timers.timer_descriptor import TIMERS_NAME
+from queryable_state.streaming.runtime.windows.window_table import WindowTable
 from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import (
     InternalError,
     JobError,
-    LimitExceededError,
     Reason,
     SupersededError,
 )
@@ -85,11 +85,14 @@ class TaskStates:
         self.where = where(spec, task)
         self.current_key = CurrentKey()
         self.keys = KeyTable(spec, task.subtask, self.where)
+        self.windows = WindowTable(self.keys)
+        """The slots of windowed states."""
         self.batch_timestamp_ms = 0
         self.watermark_ms = NO_WATERMARK
         self._spec = spec
         self._task = task
         self._access = access
+        self._loader = StateLoader(access, spec.settings.fetch_keys)
         self._states = states
         self._operator_states = operator_states
         self._timers = timers
@@ -162,7 +165,7 @@ class TaskStates:
         assert self._registered is not None
         context = StateContext(
             current_key=self.current_key,
-            keys=self.keys,
+            table=self.keys,
             key_type=spec.key_type,
             settings=spec.settings,
             batch_id=task.batch_id,
@@ -170,18 +173,22 @@ class TaskStates:
             watermark_ms=self.watermark_ms,
             due=self._due,
             where=self.where,
-            load=self._load,
+            load=self._loader.load_chunk,
             fetch=lambda fetch: self._access.fetch([fetch])[0],
         )
         operator_context = OperatorStateContext(
             where=self.where, value_bytes=spec.settings.value_bytes, elements=self._elements
         )
+        windowed = replace(context, current_key=self.windows.current, table=self.windows)
         for state in self._every():
             registration = self._registered[state.descriptor.name]
-            if isinstance(state, CachedState | TaskTimers):
+            if isinstance(state, CachedState):
+                state.bind(registration, windowed if state.windowed else context)
+            elif isinstance(state, TaskTimers):
                 state.bind(registration, context)
             elif not state.is_bound:
                 state.bind(registration, operator_context)
+        self.windows.bind(state for state in self._states if state.windowed)
 
     def count_rows(self, batch: pa.RecordBatch, rows: InputSpec) -> None:
         """Adds a chunk of an input to the fingerprint and the row count of the seal."""
@@ -207,10 +214,10 @@ class TaskStates:
     def _start_keys(self) -> None:
         """Makes room for the keys of the chunk and prefetches the states that were read."""
         for state in self._states:
-            state.grow(len(self.keys))
-        ahead = [state for state in self._states if state.was_read]
+            state.grow(len(state.table))
+        ahead = [state for state in self._states if state.was_read and not state.windowed]
         if ahead:
-            self._load(*ahead)
+            self._loader.load_chunk(*ahead)
 
     def stored_keys(self, state: CachedState) -> Iterator[Sequence[bytes]]:
         """The wire keys with records of a state before the batch, in pages and store order."""
@@ -230,13 +237,12 @@ class TaskStates:
         """Makes these keys the chunk of which states are fetched; returns their slots."""
         slots = self.keys.add_wire_keys(wire_keys)
         for state in self._states:
-            state.grow(len(self.keys))
+            state.grow(len(state.table))
         return slots
 
     def fetch(self, state: CachedState, slots: Sequence[int]) -> None:
         """Fetches a state for these slots."""
-        for part in fetch_parts([(state, slots)], self._spec.settings.fetch_keys):
-            self._fetch(part)
+        self._loader.fetch((state, slots))
 
     def changes(self) -> Changes:
         """The encoded changes and their seal. No state may be read or written after this."""
@@ -268,26 +274,3 @@ class TaskStates:
         key = subtask_key_of(self._task.subtask, spec.parallelism, spec.max_parallelism)
         fetch = StateFetch(state_id=state_id, read=ReadKind.PREFIX, keys=[key])
         return list(self._access.fetch([fetch])[0].records[0].values)
-
-    def _load(self, *states: CachedState) -> None:
-        """Fetches the unseen keys of the chunk for all these states in shared calls."""
-        wanted = [
-            (state, [slot for slot in self.keys.chunk_slots if state.is_unseen(slot)])
-            for state in states
-        ]
-        for part in fetch_parts(wanted, self._spec.settings.fetch_keys):
-            self._fetch(part)
-
-    def _fetch(self, part: list[tuple[CachedState, Sequence[int]]]) -> None:
-        fetches = [state.request(slots) for state, slots in part]
-        try:
-            answers = self._access.fetch(fetches)
-        except LimitExceededError:
-            # The values exceed the limit of one response: split the request.
-            if len(part) == 1 and len(part[0][1]) == 1:
-                raise
-            for half in fetch_halves(part):
-                self._fetch(half)
-            return
-        for (state, slots), values in zip(part, answers, strict=True):
-            state.take(slots, values)

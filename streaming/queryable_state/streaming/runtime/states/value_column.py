@@ -71,7 +71,7 @@ class CachedValueColumn(ColumnState, ValueColumn):
 
     def enter(self) -> None:
         super().enter()
-        self._chunk_slots = np.array(self._context.keys.chunk_slots, dtype=np.int64)
+        self._chunk_slots = np.array(self.table.chunk_slots, dtype=np.int64)
 
     def leave(self) -> None:
         super().leave()
@@ -116,7 +116,7 @@ class CachedValueColumn(ColumnState, ValueColumn):
         if present.any():
             written = slots[present].tolist()
             values = self._encoded_columns(written, self._columns_at(rows[present]))
-            changes.put_all([self.prefix(slot) for slot in written], values)
+            changes.put_all(self.table.prefixes(written), values)
 
     def _write(self, slots: Slots) -> None:
         # A write takes precedence: values that are already fetched must not replace it later.

@@ -231,6 +231,19 @@ class CachedAggregating(SingleValueState, AggregatingState[Any, Any]):
             raise self._no_accumulator("add")
         self._write(accumulator)
 
+    def accumulator(self) -> Any:
+        """The accumulator of the current key, as a copy; None if there is none."""
+        cached = self._read()
+        return None if cached is None else self.give(cached)
+
+    def add_accumulator(self, accumulator: Any) -> None:
+        """Merges an accumulator into that of the current key."""
+        known = self.accumulator()
+        merged = accumulator if known is None else self._aggregate.merge(known, accumulator)
+        if merged is None:
+            raise self._no_accumulator("merge")
+        self._write(merged)
+
     def write(self, changes: ChangeBlockBuilder) -> None:
         if self._results is not None and self.descriptor.is_queryable():
             results = {slot: self._result(slot, self._results) for slot in sorted(self.dirty)}

@@ -118,6 +118,20 @@ class TaskTimers:
             answer = self._fetched(last)
         self._new_due = None
 
+    def fire_all(self) -> Iterator[Sequence[bytes]]:
+        """Pages of the index keys of the due timers, in firing order, instead of `due`.
+
+        The timers of a page are no longer pending. None may be registered before the last page.
+        """
+        answer = self._context.due
+        while answer.timers:
+            keys = list(answer.timers)
+            self._changes.update(dict.fromkeys(map(store_key_of, keys), False))
+            yield keys
+            if not answer.has_more:
+                return
+            answer = self._fetched(keys[-1])
+
     def write(self, changes: ChangeBlockBuilder) -> None:
         """Writes the changes: deletes, then puts."""
         items = self._changes.items()

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from decimal import Context, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 
+from queryable_state.streaming.runtime.aggregates.aggregate import AggregateKind, FieldAggregate
 from queryable_state.streaming.runtime.columns.arrow_types import arrow_type
 from queryable_state.streaming.runtime.columns.value_columns import (
     DTYPES,
     column_of_numbers,
     numbers,
 )
-from queryable_state.streaming.runtime.operators.operators import AggregateKind, FieldAggregate
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.schema.types import Kind
 
@@ -51,6 +51,13 @@ class Accumulator(ABC):
     @abstractmethod
     def add(self, slots: Slots, column: pa.Array) -> None:
         """Adds a column of the aggregate's type; `slots` has the slot of each row."""
+
+    @abstractmethod
+    def merge(self, slots: Slots, other: Self, rows: Slots) -> None:
+        """Adds the aggregates of some slots of another accumulator of the same aggregate.
+
+        `rows` are these slots; `slots` has, for each, the slot to which it is added.
+        """
 
     @abstractmethod
     def column(self) -> pa.Array:
@@ -96,9 +103,15 @@ class _Numbers(Accumulator):
             present = column.is_valid()
             slots = slots[present.to_numpy(zero_copy_only=False)]
             column = column.filter(present)
+        self._add(slots, numbers(column, self._type).astype(self._dtype))
+
+    def merge(self, slots: Slots, other: Self, rows: Slots) -> None:
+        present = other._present[rows]
+        self._add(slots[present], other._values[rows[present]])
+
+    def _add(self, slots: Slots, values: npt.NDArray[Any]) -> None:
         if not len(slots):
             return
-        values = numbers(column, self._type).astype(self._dtype)
         self._present[slots] = True
         match self._kind:
             case AggregateKind.MIN:
@@ -151,9 +164,15 @@ class _Objects(Accumulator):
         self._values.extend([None] * (slots - len(self._values)))
 
     def add(self, slots: Slots, column: pa.Array) -> None:
+        self._add(slots, column.to_pylist())
+
+    def merge(self, slots: Slots, other: Self, rows: Slots) -> None:
+        self._add(slots, [other._values[row] for row in rows.tolist()])
+
+    def _add(self, slots: Slots, added: list[Any]) -> None:
         combine = _COMBINE[self._kind]
         values = self._values
-        for slot, value in zip(slots.tolist(), column.to_pylist(), strict=True):
+        for slot, value in zip(slots.tolist(), added, strict=True):
             if value is not None:
                 current = values[slot]
                 values[slot] = value if current is None else combine(current, value)

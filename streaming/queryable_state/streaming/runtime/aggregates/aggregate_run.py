@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema, to_arrow_value
+from queryable_state.streaming.runtime.aggregates.accumulators import accumulator
+from queryable_state.streaming.runtime.aggregates.key_columns import key_columns
+from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema
 from queryable_state.streaming.runtime.columns.value_columns import cast_column
-from queryable_state.streaming.runtime.operators.accumulators import accumulator
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
 from queryable_state.streaming.runtime.states.column_state import ColumnState
 from queryable_state.streaming.runtime.states.key_table import shown_key
@@ -17,8 +18,8 @@ from queryable_state.wire.errors import InvalidRequestError, SerializationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate, FieldAggregate
     from queryable_state.streaming.runtime.operators.operator_run import Output
-    from queryable_state.streaming.runtime.operators.operators import Aggregate, FieldAggregate
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.access import StateAccess
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
@@ -81,14 +82,8 @@ class AggregateRun(OperatorRun):
                 f"{self.where}: the output type has {len(fields)} columns, but the aggregation "
                 f"emits {count} key columns and {len(results)} aggregates"
             )
-        columns: list[Any] = [keys] if count == 1 else list(zip(*keys, strict=True))
         schema = arrow_schema(fields)
-        arrays = []
-        for position, values in enumerate(columns):
-            convert = to_arrow_value(fields[position].type)
-            if convert is not None:
-                values = [convert(value) for value in values]
-            arrays.append(pa.array(values, type=schema.field(position).type))
+        arrays = key_columns(keys, fields[:count])
         for position, column in enumerate(results, start=count):
             described = f"{self.where}: output column {fields[position].name!r}"
             arrays.append(cast_column(column, fields[position].type, described))

@@ -1,0 +1,233 @@
+"""Windows of a task: elements are added, timers fire, windows are merged and end.
+
+The rules are those of Flink's `WindowOperator`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.streaming.runtime.windows.merged_state import merge_state
+from queryable_state.streaming.runtime.windows.merging_window_set import MergingWindowSet
+from queryable_state.streaming.windows.assigner import MergingWindowAssigner
+from queryable_state.streaming.windows.window import MAX_LONG
+from queryable_state.wire.keys.timer_keys import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from queryable_state.streaming.runtime.states.task_states import TaskStates
+    from queryable_state.streaming.runtime.timers.due_page import DueTimer
+    from queryable_state.streaming.runtime.windows.contexts import TaskTriggerContext
+    from queryable_state.streaming.runtime.windows.cursor import WindowCursor
+    from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
+    from queryable_state.streaming.runtime.windows.window_states import WindowStates
+    from queryable_state.streaming.windows.trigger import TriggerResult
+    from queryable_state.streaming.windows.window import TimeWindow, Window
+
+
+class WindowLogic:
+    """The windows of the current key of a task.
+
+    `emit` is called with the contents of a window that fires, and `end` when a window ends for
+    good, both with the cursor at the window.
+    """
+
+    def __init__(
+        self,
+        operator: WindowOperator,
+        owned: TaskStates,
+        states: WindowStates,
+        cursor: WindowCursor,
+        context: TaskTriggerContext,
+        *,
+        emit: Callable[[Any], None],
+        end: Callable[[], None],
+    ) -> None:
+        self._operator = operator
+        self._kind = operator.kind
+        self._trigger = operator.trigger
+        self._is_event_time = operator.assigner.is_event_time()
+        self._owned = owned
+        self._table = owned.windows
+        self._contents = states.contents
+        self._merging_set = states.merging_set
+        self._cursor = cursor
+        self._context = context
+        self._emit = emit
+        self._end = end
+        self._sets: dict[int, MergingWindowSet] = {}
+        """By key slot."""
+
+    def start_chunk(self, assigned: Iterable[tuple[int, Collection[Window]]]) -> None:
+        """Makes the windows that these keys' elements are added to the chunk.
+
+        `assigned` are pairs of a key's slot and the windows of an element.
+        """
+        namespace = self._kind.namespace
+        if self._merging_set is None:
+            self._table.start_chunk(
+                (slot, namespace(window))
+                for slot, windows in assigned
+                for window in windows
+                if not self._is_late(window)
+            )
+            return
+        self._table.start_chunk(
+            (slot, namespace(window))
+            for slot in dict.fromkeys(slot for slot, _ in assigned)
+            for window in self._set_of(slot).windows
+        )
+
+    def start_page(self, timers: Sequence[DueTimer]) -> None:
+        """Makes the windows of these timers the chunk; their keys are in the table of keys."""
+        slot_of = self._owned.keys.slot_of
+        pairs = [(slot_of(timer.wire_key), timer.namespace) for timer in timers]
+        if self._merging_set is not None:
+            self.start_chunk([(slot, ()) for slot, _ in pairs])
+            return
+        self._table.start_chunk(pairs)
+
+    def add(self, element: Any, timestamp: int, windows: Collection[Window]) -> bool:
+        """Adds an element of the current key to its windows; False if it is late for all."""
+        added = False
+        for assigned in windows:
+            window = assigned
+            if self._merging_set is None:
+                if self._is_late(window):
+                    continue
+            else:
+                merging = self._set_of(self._owned.current_key.slot)
+                window = merging.add(assigned, self._merge)  # type: ignore[arg-type]
+                if self._is_late(window):
+                    merging.retire(window)
+                    continue
+            added = True
+            self._move(window)
+            self._cursor.at_contents()
+            self._contents.add(element)
+            self._cursor.at_window()
+            self._follow(self._trigger.on_element(element, timestamp, window, self._context))
+            self._register_cleanup(window)
+        return added or not self._is_element_late(timestamp)
+
+    def fire(self, timer: DueTimer) -> None:
+        """Fires a timer of the current key."""
+        window = self._kind.window(timer.namespace)
+        merging = None
+        if self._merging_set is not None:
+            merging = self._set_of(self._owned.current_key.slot)
+            # A trigger may leave timers of windows that were merged or have ended.
+            if merging.state_window(window) is None:  # type: ignore[arg-type]
+                return
+        self._move(window)
+        is_event_time = timer.clock == Clock.EVENT_TIME
+        called = self._trigger.on_event_time if is_event_time else self._trigger.on_processing_time
+        self._follow(called(timer.timestamp_ms, window, self._context))
+        if self._is_event_time != is_event_time:
+            return
+        if timer.timestamp_ms == self._operator.cleanup_time(window):
+            self._cursor.at_contents()
+            self._contents.clear()
+            self._cursor.at_window()
+            self._trigger.clear(window, self._context)
+            self._cursor.at_window()
+            self._end()
+            if merging is not None:
+                merging.retire(window)  # type: ignore[arg-type]
+
+    def persist(self) -> None:
+        """Writes the mappings of merged windows to their state."""
+        for slot, merging in self._sets.items():
+            self._owned.current_key.slot = slot
+            merging.persist(self._merging_set)  # type: ignore[arg-type]
+
+    def _move(self, window: Window) -> None:
+        """Moves the cursor to a live window of the current key."""
+        namespace = self._kind.namespace(window)
+        slot = contents = self._slot(window)
+        if self._merging_set is not None:
+            merging = self._set_of(self._owned.current_key.slot)
+            stored = merging.state_window(window)  # type: ignore[arg-type]
+            assert stored is not None, "a live window has a state window"
+            contents = self._slot(stored)
+        self._cursor.move(window, namespace, slot, contents)
+
+    def _slot(self, window: Window) -> int:
+        """The slot of a window of the current key."""
+        # The state of windows that are merged is in the chunk, unless it is new.
+        stored = self._merging_set is None
+        key_slot = self._owned.current_key.slot
+        return self._table.slot(key_slot, self._kind.namespace(window), stored=stored)
+
+    def _follow(self, result: TriggerResult) -> None:
+        """Does what the trigger says about the window of the cursor."""
+        cursor = self._cursor
+        if result.is_fire():
+            cursor.at_contents()
+            contents = self._contents.get()
+            cursor.at_window()
+            if contents is not None and contents != []:
+                self._emit(contents)
+        if result.is_purge():
+            cursor.at_contents()
+            self._contents.clear()
+        cursor.at_window()
+
+    def _merge(
+        self,
+        result: TimeWindow,
+        merged: Sequence[TimeWindow],
+        state_window: TimeWindow,
+        merged_state_windows: Sequence[TimeWindow],
+    ) -> None:
+        context, cursor = self._context, self._cursor
+        self._move(result)
+        context.merged_slots = list(map(self._slot, merged))
+        self._trigger.on_merge(result, context)
+        for window in merged:
+            slot = self._slot(window)
+            cursor.move(window, self._kind.namespace(window), slot, slot)
+            self._trigger.clear(window, context)
+            self._delete_cleanup(window)
+        sources = map(self._slot, merged_state_windows)
+        merge_state(self._contents, cursor, self._slot(state_window), sources)
+
+    def _set_of(self, key_slot: int) -> MergingWindowSet:
+        merging = self._sets.get(key_slot)
+        if merging is None:
+            self._owned.current_key.slot = key_slot
+            assert isinstance(self._operator.assigner, MergingWindowAssigner)
+            assert self._merging_set is not None
+            merging = MergingWindowSet(self._operator.assigner, self._merging_set)
+            self._sets[key_slot] = merging
+        return merging
+
+    def _is_late(self, window: Window) -> bool:
+        if not self._is_event_time:
+            return False
+        return self._operator.cleanup_time(window) <= self._context.get_current_watermark()
+
+    def _is_element_late(self, timestamp: int) -> bool:
+        if not self._is_event_time:
+            return False
+        lateness = self._operator.allowed_lateness_ms
+        return timestamp + lateness <= self._context.get_current_watermark()
+
+    def _register_cleanup(self, window: Window) -> None:
+        time = self._operator.cleanup_time(window)
+        if time == MAX_LONG:
+            return
+        if self._is_event_time:
+            self._context.register_event_time_timer(time)
+        else:
+            self._context.register_processing_time_timer(time)
+
+    def _delete_cleanup(self, window: Window) -> None:
+        time = self._operator.cleanup_time(window)
+        if time == MAX_LONG:
+            return
+        if self._is_event_time:
+            self._context.delete_event_time_timer(time)
+        else:
+            self._context.delete_processing_time_timer(time)

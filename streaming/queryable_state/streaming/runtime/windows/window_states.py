@@ -1,0 +1,143 @@
+"""States of a window operator in one task: those of windows, and those of keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from queryable_state.streaming.descriptors import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ValueStateDescriptor,
+)
+from queryable_state.streaming.functions import (
+    AggregatingStateDescriptor,
+    Function,
+    ReducingStateDescriptor,
+)
+from queryable_state.streaming.runtime.operators.context import DeclaringContext
+from queryable_state.streaming.runtime.timers.timer_descriptor import TimerDescriptor
+from queryable_state.streaming.runtime.windows.fired_state import FiredState
+from queryable_state.streaming.runtime.windows.found_descriptors import found_descriptors
+from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
+from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
+
+if TYPE_CHECKING:
+    from queryable_state.streaming.functions import RuntimeContext
+    from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
+    from queryable_state.streaming.runtime.states.cached_state import CachedState
+    from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
+    from queryable_state.streaming.state_descriptor import StateDescriptor
+    from queryable_state.wire.schema.types import TypeInfo
+
+_State = TypeVar("_State", bound="CachedState")
+
+MERGING_SET = MapStateDescriptor("merging-window-set", TIME_WINDOW_TYPE, TIME_WINDOW_TYPE)
+"""State of merged windows: from each live window to the window under which its state is."""
+
+
+class WindowContext(DeclaringContext):
+    """Collects states that belong to keys and windows."""
+
+    def __init__(self, name: str, namespace_type: TypeInfo | None) -> None:
+        super().__init__(name=name)
+        self._namespace_type = namespace_type
+        self._given: dict[int, tuple[StateDescriptor, CachedState]] = {}
+        """By id of the descriptor as the user gave it, which is kept alive."""
+
+    def declared(
+        self, descriptor: Any, expected: type[StateDescriptor], state_class: type[_State]
+    ) -> _State:
+        known = self._given.get(id(descriptor))
+        if known is not None:
+            assert isinstance(known[1], state_class)
+            return known[1]
+        if not isinstance(descriptor, expected):
+            raise InvalidRequestError(
+                f"operator {self._name!r}: expected a {expected.__name__}, not {descriptor!r}"
+            )
+        own = descriptor.in_namespaces(self._namespace_type)
+        state = super().declared(own, expected, state_class)
+        state.windowed = True
+        self._given[id(descriptor)] = (descriptor, state)
+        return state
+
+    def _check_new(self, descriptor: StateDescriptor) -> None:
+        if self._closed:
+            raise JobError(
+                f"operator {self._name!r}: the state {descriptor.name!r} of windows was not known "
+                "before the first element: keep its descriptor in an attribute of the trigger or "
+                "of the window function, for example set in __init__",
+                reason=Reason.INVALID_REQUEST,
+            )
+        super()._check_new(descriptor)
+
+
+class WindowStates:
+    """All states of a window operator; usable after `bind` of each."""
+
+    def __init__(
+        self, operator: WindowOperator, keyed: DeclaringContext, functions: OpenFunctions
+    ) -> None:
+        """Opens the functions of the operator, which declare the states.
+
+        `keyed` collects the states that belong to keys: those of the assigner, and those that the
+        window function requests in `open`.
+        """
+        self.keyed = keyed
+        self.windowed = WindowContext(keyed.get_task_name(), operator.kind.namespace_type)
+        self.timers = TimerDescriptor().in_namespaces(operator.kind.namespace_type)
+        self.contents: Any = state_of(self.windowed, operator.contents)
+        if operator.function is not None:
+            functions.open(operator.function, keyed)
+        for descriptor in found_descriptors(operator.assigner):
+            state_of(keyed, descriptor)
+        self.merging_set = keyed.get_map_state(MERGING_SET) if operator.is_merging else None
+        self.fired = None if operator.fired is None else FiredState(operator.fired, keyed)
+        for descriptor in found_descriptors(operator.trigger):
+            state_of(self.windowed, descriptor)
+        # Windows that are merged have no state of the function.
+        if not operator.is_merging:
+            for descriptor in found_descriptors(operator.function):
+                if descriptor.name not in keyed.states:
+                    state_of(self.windowed, descriptor)
+        self._check_names()
+        keyed.end_declarations()
+        self.windowed.end_declarations()
+        for state in self.all:
+            if isinstance(state.descriptor.function, Function):
+                functions.open(state.descriptor.function, keyed)
+
+    @property
+    def all(self) -> list[CachedState]:
+        """The states, without the timers."""
+        return [*self.windowed.states.values(), *self.keyed.states.values()]
+
+    @property
+    def descriptors(self) -> list[StateDescriptor]:
+        """The descriptors of all states and of the timers."""
+        return [*(state.descriptor for state in self.all), self.timers]
+
+    def _check_names(self) -> None:
+        both = sorted(self.windowed.states.keys() & self.keyed.states.keys())
+        if both:
+            raise JobError(
+                f"operator {self.keyed.get_task_name()!r}: {both[0]!r} is the name of state of "
+                "keys and of state of windows: rename one",
+                reason=Reason.DUPLICATE_NAME,
+            )
+
+
+def state_of(context: RuntimeContext, descriptor: StateDescriptor) -> Any:
+    """The state of a descriptor of any kind."""
+    match descriptor:
+        case ReducingStateDescriptor():
+            return context.get_reducing_state(descriptor)
+        case AggregatingStateDescriptor():
+            return context.get_aggregating_state(descriptor)
+        case ListStateDescriptor():
+            return context.get_list_state(descriptor)
+        case ValueStateDescriptor():
+            return context.get_state(descriptor)
+        case MapStateDescriptor():
+            return context.get_map_state(descriptor)
+    raise InvalidRequestError(f"expected the descriptor of a state, not {descriptor!r}")
