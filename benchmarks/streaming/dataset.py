@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-SCHEMA = "key string, ones bigint, value bigint, note string"
+SCHEMA = "key string, ones bigint, value bigint, note string, ts timestamp"
 FILES_PER_BATCH = 2
+BATCH_MS = 60_000
+"""Event time between the first rows of two batches, in milliseconds."""
 
 
 def key_names(keys: int) -> list[str]:
@@ -69,7 +71,12 @@ class Dataset:
             numbers, values = self._batch(batch)
             for part in range(FILES_PER_BATCH):
                 rows = slice(part, None, FILES_PER_BATCH)
-                self._write_file(batch, part, names.take(pa.array(numbers[rows])), values[rows])
+                keys = names.take(pa.array(numbers[rows]))
+                self._write_file(batch, part, keys, values[rows], self._times(batch, rows))
+
+    def _times(self, batch: int, rows: slice) -> npt.NDArray[np.int64] | None:
+        """The timestamps of rows, in milliseconds; None: they have none."""
+        return None
 
     def first(self, batches: int, folder: Path) -> Path:
         """Makes a folder with the files of the first batches only."""
@@ -107,7 +114,12 @@ class Dataset:
         return Totals(key_names(self.keys), counts, sums, maxima)
 
     def _write_file(
-        self, batch: int, part: int, keys: pa.Array, values: npt.NDArray[np.int64]
+        self,
+        batch: int,
+        part: int,
+        keys: pa.Array,
+        values: npt.NDArray[np.int64],
+        times: npt.NDArray[np.int64] | None = None,
     ) -> None:
         table = pa.table(
             {
@@ -117,6 +129,8 @@ class Dataset:
                 "note": pa.array([f"row {value % 97}" for value in values]),
             }
         )
+        if times is not None:
+            table = table.append_column("ts", pa.array(times).cast(pa.timestamp("ms", "UTC")))
         path = self.folder / f"{batch:04}-{part}.parquet"
         pq.write_table(table, path)
         os.utime(path, (1_700_000_000 + batch, 1_700_000_000 + batch))
@@ -175,3 +189,23 @@ class LimitsDataset(Dataset):
         keys = random.permutation(self.keys)[:limits]
         numbers, values = self._batch(batch)
         return (keys, random.integers(0, 1_000_000, limits)), (numbers[limits:], values[limits:])
+
+
+@dataclass(frozen=True)
+class TimedDataset(Dataset):
+    """Rows with timestamps, which ascend from row to row."""
+
+    columns: ClassVar[tuple[str, ...]] = (*Dataset.columns, "newest")
+    """The last figure is the newest timestamp of a key, in milliseconds."""
+
+    def _times(self, batch: int, rows: slice) -> npt.NDArray[np.int64]:
+        numbers = np.arange(self.rows_per_batch)[rows]
+        return (batch * BATCH_MS + numbers * BATCH_MS // self.rows_per_batch).astype(np.int64)
+
+    def final_rows(self, batches: int, step: int) -> dict[str, tuple[int, ...]]:
+        newest = np.zeros(self.keys, dtype=np.int64)
+        for batch in range(batches):
+            np.maximum.at(newest, self._batch(batch)[0], self._times(batch, slice(None)))
+        of_key = dict(zip(key_names(self.keys), newest.tolist(), strict=True))
+        totals = super().final_rows(batches, step)
+        return {key: (*figures, of_key[key]) for key, figures in totals.items()}

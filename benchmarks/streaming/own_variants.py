@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.streaming import windows
+from benchmarks.streaming import timer_variants
 from benchmarks.streaming.batch_functions import TotalsByKey, TotalsByRow
 from benchmarks.streaming.dataset import FILES_PER_BATCH
 from benchmarks.streaming.session import source, source_of_part
+from benchmarks.streaming.windows import variants as windows
 from queryable_state.client import blocking
 from queryable_state.streaming import (
     KeyedCoProcessFunction,
@@ -150,6 +151,7 @@ def connect(limits: DataStream, readings: DataStream) -> OperatorStream:
 
 
 TWO_STREAMS = ("union", "connect")
+TIMED = ("process-newest", "process-timers")
 VARIANTS: dict[str, Callable[..., OperatorStream | QueryableStateStream]] = {
     "sums": sums,
     "latest": latest,
@@ -163,6 +165,8 @@ VARIANTS: dict[str, Callable[..., OperatorStream | QueryableStateStream]] = {
     "union": union,
     "connect": connect,
     **windows.OWN,
+    "process-newest": timer_variants.newest,
+    "process-timers": timer_variants.moved_timer,
 }
 
 
@@ -184,11 +188,15 @@ def start(
     name: str, environment: StreamExecutionEnvironment, spark: SparkSession, data: Path, work: Path
 ) -> JobClient:
     """Starts a variant; its output rows are dropped."""
-    columns = ("key", "ones", "value") if name in ("sums", "union") else ("key", "value")
-    if name in windows.OWN:
-        frames, columns = [windows.rows_of(spark, data)], ("key", "value", "at")
-    elif name in TWO_STREAMS:
+    columns: tuple[str, ...] = (
+        ("key", "ones", "value") if name in ("sums", "union") else ("key", "value")
+    )
+    if name in TWO_STREAMS:
         frames = [source_of_part(spark, data, part) for part in range(FILES_PER_BATCH)]
+    elif name in TIMED:
+        frames, columns = [timer_variants.timed(spark, data)], ("key", "value", "ts")
+    elif name in windows.OWN:
+        frames, columns = [windows.rows_of(spark, data)], ("key", "value", "at")
     else:
         frames = [source(spark, data)]
     streams = [environment.from_dataframe(frame.select(*columns)) for frame in frames]

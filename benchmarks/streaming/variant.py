@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.signals import exit_on_sigterm
-from benchmarks.streaming import own_variants, spark_variants, windows
+from benchmarks.streaming import own_variants, spark_variants, timer_variants
 from benchmarks.streaming.dataset import FILES_PER_BATCH, key_names
 from benchmarks.streaming.session import batches_of, start_session
+from benchmarks.streaming.windows import variants as windows
 from queryable_state.streaming import StreamExecutionEnvironment
 
 if TYPE_CHECKING:
@@ -30,9 +31,10 @@ SPARK_VARIANTS = {
     "native-union": spark_variants.native_union,
     "tws-connect": spark_variants.connect,
     **windows.NATIVE,
+    "tws-timers": timer_variants.transform_with_state,
 }
 OWN_VARIANTS = own_variants.VARIANTS
-NAMED_STATE = ("tws-row", "tws-pandas", "tws-connect")
+NAMED_STATE = ("tws-row", "tws-pandas", "tws-connect", "tws-timers")
 
 
 def main() -> None:

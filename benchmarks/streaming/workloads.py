@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from benchmarks.streaming.dataset import Dataset, LimitsDataset
-from benchmarks.streaming.windows import WindowsDataset
+from benchmarks.streaming.dataset import Dataset, LimitsDataset, TimedDataset
+from benchmarks.streaming.windows.dataset import WindowsDataset
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,8 @@ class Variant:
 
 ALL = Dataset.columns
 LIMITS = LimitsDataset.columns
-TIMED = WindowsDataset.columns
+TIMED = TimedDataset.columns
+WINDOWED = WindowsDataset.columns
 VARIANTS = (
     Variant("native", "Spark groupBy().agg: count, sum, max", 1.0, ALL),
     Variant("native-sums", "Spark groupBy().agg: two sums", 1.0, ALL[:2]),
@@ -51,10 +52,13 @@ VARIANTS = (
     Variant("union", "ours, union, then two sums (vectorised)", 1.0, ALL[:2]),
     Variant("tws-connect", "Spark transformWithState, rows of a tagged union", 0.2, LIMITS),
     Variant("connect", "ours, connect, Python function for both streams", 1.0, LIMITS),
-    Variant("native-tumbling", "Spark groupBy(key, window).agg", 1.0, TIMED[:3]),
-    Variant("tumbling", "ours, tumbling windows (vectorised)", 1.0, TIMED[:3]),
-    Variant("native-sliding", "Spark groupBy(key, sliding window).agg", 1.0, TIMED[3:]),
-    Variant("sliding", "ours, sliding windows of 4 slides (vectorised)", 1.0, TIMED[3:]),
+    Variant("native-tumbling", "Spark groupBy(key, window).agg", 1.0, WINDOWED[:3]),
+    Variant("tumbling", "ours, tumbling windows (vectorised)", 1.0, WINDOWED[:3]),
+    Variant("native-sliding", "Spark groupBy(key, sliding window).agg", 1.0, WINDOWED[3:]),
+    Variant("sliding", "ours, sliding windows of 4 slides (vectorised)", 1.0, WINDOWED[3:]),
+    Variant("tws-timers", "Spark transformWithState, a timer of each key moved", 0.2, TIMED),
+    Variant("process-newest", "ours, Python function, a row for each row", 1.0, TIMED),
+    Variant("process-timers", "ours, the same with a timer moved by each row", 1.0, TIMED),
 )
 REFERENCES = (
     "native-sums",
@@ -66,6 +70,8 @@ REFERENCES = (
     "tws-connect",
     "native-tumbling",
     "native-sliding",
+    "tws-timers",
+    "process-newest",
 )
 """The variants that the others are compared with."""
 
@@ -73,6 +79,7 @@ REFERENCES = (
 UNION = ("native-union", "union")
 CONNECT = ("tws-connect", "connect")
 WINDOWS = ("native-tumbling", "tumbling", "native-sliding", "sliding")
+TIMERS = ("tws-timers", "process-newest", "process-timers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +103,12 @@ class Workload:
 
     def dataset(self, folder: Path) -> Dataset:
         """Its rows, not written yet."""
-        kind = {CONNECT: LimitsDataset, WINDOWS: WindowsDataset}.get(self.variants, Dataset)
+        kinds: dict[tuple[str, ...], type[Dataset]] = {
+            CONNECT: LimitsDataset,
+            TIMERS: TimedDataset,
+            WINDOWS: WindowsDataset,
+        }
+        kind = kinds.get(self.variants, Dataset)
         return kind(
             folder,
             batches=self.batches,
@@ -119,7 +131,11 @@ WORKLOADS = (
         rows_per_batch=200_000,
         keys=10_000,
         warm_up=15,
-        variants=tuple(v.name for v in VARIANTS if v.name not in (*UNION, *CONNECT, *WINDOWS)),
+        variants=tuple(
+            variant.name
+            for variant in VARIANTS
+            if variant.name not in (*UNION, *CONNECT, *TIMERS, *WINDOWS)
+        ),
     ),
     Workload(
         name="distinct",
@@ -154,5 +170,13 @@ WORKLOADS = (
         # Windows end from batch 27 on.
         warm_up=28,
         variants=WINDOWS,
+    ),
+    Workload(
+        name="timers",
+        rows=8_000_000,
+        rows_per_batch=200_000,
+        keys=10_000,
+        warm_up=15,
+        variants=TIMERS,
     ),
 )

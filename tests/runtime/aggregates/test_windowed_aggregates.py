@@ -267,3 +267,16 @@ def test_other_windows_and_triggers_are_refused() -> None:
 def test_wrong_aggregates_are_refused(aggregates: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidRequestError, match=text):
         windowed(aggregates, TEN)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 5), (5, 0)])
+def test_size_and_lateness_may_change_while_windows_are_live(before: int, after: int) -> None:
+    old = windowed(COUNT, TEN, lateness=before)
+    old.process([("a", 1, 0)])
+    new = windowed(COUNT, time_windows(4, 4, 0), lateness=after)
+    new.restore(old.snapshot())
+    assert rows_of(new.process([("a", 2, 0)])) == []
+    assert rows_of(new.process_watermark(9)) == [("a", 0, 10, 1), ("a", 0, 4, 1)]
+    new.process_watermark(14)
+    assert new.window_states("windows") == {}
+    assert new.num_event_time_timers() == 0

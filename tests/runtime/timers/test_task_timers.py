@@ -44,6 +44,7 @@ def _timers(
     now: int = _NOW,
     watermark: int = _WATERMARK,
     windowed: bool = False,
+    least_cancelled: int = 1,
 ) -> TaskTimers:
     """The timers of a task whose owner has these store keys and answers in pages of this size."""
     known = list(stored)
@@ -73,7 +74,7 @@ def _timers(
     registration = StateRegistration(state_id=7)
     if windowed:
         registration.namespace_type.CopyFrom(Types.LONG().to_proto())
-    timers = TaskTimers()
+    timers = TaskTimers(least_cancelled=least_cancelled)
     timers.bind(registration, context)
     return timers
 
@@ -161,7 +162,7 @@ def test_clock_timestamp_key_and_namespace_tell_timers_apart() -> None:
     timers.delete(_EVENT, 6, _A)
     puts, deletes = _written(timers)
     assert len(puts) == 4
-    assert deletes == {_key(_EVENT, 6, _A)}
+    assert deletes == set()
 
 
 def test_the_last_call_for_a_timer_counts() -> None:
@@ -170,7 +171,35 @@ def test_the_last_call_for_a_timer_counts() -> None:
     timers.delete(_EVENT, 5, _A)
     timers.delete(_EVENT, 6, _A)
     timers.register(_EVENT, 6, _A)
-    assert _written(timers) == ({_key(_EVENT, 6, _A)}, {_key(_EVENT, 5, _A)})
+    assert _written(timers) == ({_key(_EVENT, 6, _A)}, set())
+
+
+def test_a_delete_is_written_of_a_timer_that_was_pending_before_the_batch() -> None:
+    """Of one that the batch registered and deleted it is not."""
+    stored = [_key(_EVENT, at, _A) for at in (300, 302)] + [_key(_PROCESSING, 301, _A)]
+    timers = _timers(stored, page=10)
+    for clock in Clock:
+        for at in (300, 301, 302):
+            timers.register(clock, at, _A)
+            timers.delete(clock, at, _A)
+    assert _written(timers) == (set(), set(stored))
+
+
+def test_few_cancelled_timers_are_deleted_without_a_read() -> None:
+    timers = _timers(least_cancelled=2)
+    timers.register(_EVENT, 300, _A)
+    timers.delete(_EVENT, 300, _A)
+    assert _written(timers) == (set(), {_key(_EVENT, 300, _A)})
+
+
+def test_no_more_pending_timers_are_read_than_were_cancelled() -> None:
+    """Those that were not looked up are deleted."""
+    stored = [_key(_EVENT, 300 + at, _A) for at in range(0, 100, 2)]
+    timers = _timers(stored, page=2)
+    for at in (301, 303, 399):
+        timers.register(_EVENT, at, _A)
+        timers.delete(_EVENT, at, _A)
+    assert _written(timers) == (set(), {_key(_EVENT, 399, _A)})
 
 
 def test_a_timer_has_the_key_and_the_window_it_was_registered_for() -> None:

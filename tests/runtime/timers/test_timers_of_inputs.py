@@ -87,7 +87,9 @@ class Limits(KeyedBroadcastProcessFunction):
     ) -> Iterator[tuple[str, int | None]]:
         assert ctx.time_domain() is TimeDomain.PROCESSING_TIME
         assert ctx.timestamp() == timestamp <= ctx.current_processing_time()
-        yield ctx.get_current_key(), ctx.get_broadcast_state(RULES).get(ctx.get_current_key())
+        limit = ctx.get_broadcast_state(RULES).get(ctx.get_current_key())
+        assert limit is not None
+        yield ctx.get_current_key(), limit
 
 
 def broadcast_harness(function: KeyedBroadcastProcessFunction) -> BroadcastOperatorHarness:

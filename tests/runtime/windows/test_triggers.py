@@ -6,21 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queryable_state.streaming import Time, Types, ValueStateDescriptor
-from queryable_state.streaming.testing import WindowedOperatorHarness
-from queryable_state.streaming.windows.continuous_triggers import (
+from queryable_state.streaming import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
-)
-from queryable_state.streaming.windows.count_trigger import CountTrigger
-from queryable_state.streaming.windows.global_windows import GlobalWindows, NeverTrigger
-from queryable_state.streaming.windows.purging_trigger import PurgingTrigger
-from queryable_state.streaming.windows.session_windows import EventTimeSessionWindows
-from queryable_state.streaming.windows.trigger import Trigger, TriggerResult
-from queryable_state.streaming.windows.tumbling_windows import (
+    CountTrigger,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    NeverTrigger,
+    PurgingTrigger,
+    Time,
+    Trigger,
+    TriggerResult,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    Types,
+    ValueStateDescriptor,
 )
+from queryable_state.streaming.testing import WindowedOperatorHarness
 from queryable_state.wire.errors import InvalidRequestError, JobError
 
 if TYPE_CHECKING:

@@ -14,19 +14,19 @@ from tests.runtime.windows.window_model import (
     windows_over,
 )
 
-from queryable_state.streaming import AggregateFunction, OutputTag, Time
-from queryable_state.streaming.runtime.states.settings import RuntimeSettings
-from queryable_state.streaming.testing import InMemoryStateBackend, WindowedOperatorHarness
-from queryable_state.streaming.windows.session_windows import (
+from queryable_state.streaming import (
+    AggregateFunction,
     EventTimeSessionWindows,
+    OutputTag,
+    ProcessWindowFunction,
     SessionWindowTimeGapExtractor,
-)
-from queryable_state.streaming.windows.sliding_windows import (
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
+    Time,
+    TumblingEventTimeWindows,
 )
-from queryable_state.streaming.windows.tumbling_windows import TumblingEventTimeWindows
-from queryable_state.streaming.windows.window_functions import ProcessWindowFunction
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
+from queryable_state.streaming.testing import InMemoryStateBackend, WindowedOperatorHarness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

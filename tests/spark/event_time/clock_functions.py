@@ -88,4 +88,22 @@ class Timed(Clocks):
         """Not called in these tests."""
 
 
+class Alarm(KeyedProcessFunction):
+    """Registers timers: an event-time timer 100 ms behind each element, and a processing-time timer
+    `wait_ms` behind the batch. Timers emit their key, timestamp and watermark."""
+
+    def __init__(self, wait_ms: int = 0) -> None:
+        self.wait_ms = wait_ms
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        timers = ctx.timer_service()
+        if self.wait_ms:
+            timers.register_processing_time_timer(timers.current_processing_time() + self.wait_ms)
+        else:
+            timers.register_event_time_timer(ctx.timestamp() + 100)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        yield ctx.get_current_key(), timestamp, ctx.timer_service().current_watermark()
+
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

@@ -11,7 +11,7 @@ import pytest
 from tests.spark.event_time.clock_functions import READING, SEEN, Clocks, OfReading, Timed, reading
 from tests.spark.waiting import until
 
-from queryable_state.streaming import Types, WatermarkStrategy, hooks
+from queryable_state.streaming import Types, WatermarkStrategy
 from queryable_state.streaming.spark.sources.marker_offset import MarkerOffset
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 SUBTASKS = 2
 IDLE_S = 1.5
 """Long enough for batches that a job must not have."""
-
-
-@pytest.fixture(autouse=True)
-def timers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Functions may have timers."""
-    monkeypatch.delitem(hooks._UNCALLED, "on_timer")
 
 
 @pytest.fixture

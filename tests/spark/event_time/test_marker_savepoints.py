@@ -8,7 +8,6 @@ import pytest
 from tests.spark.event_time.clock_functions import READING, Sum, SumWithTimers, reading
 from tests.spark.event_time.test_marker_batches import keyed, markers
 
-from queryable_state.streaming import hooks
 from queryable_state.wire.errors import RestoreMismatchError
 
 if TYPE_CHECKING:
@@ -48,13 +47,7 @@ class Jobs:
 
 
 @pytest.fixture
-def jobs(
-    env: StreamExecutionEnvironment,
-    feed: MakeFeed,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Jobs:
-    monkeypatch.delitem(hooks._UNCALLED, "on_timer")
+def jobs(env: StreamExecutionEnvironment, feed: MakeFeed, tmp_path: Path) -> Jobs:
     return Jobs(env, feed, tmp_path)
 
 
@@ -82,13 +75,9 @@ def test_a_checkpoint_of_another_number_of_sources_is_refused(
 
 
 def test_a_batch_of_the_marker_alone_may_miss_an_operator(
-    env: StreamExecutionEnvironment,
-    feed: MakeFeed,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    env: StreamExecutionEnvironment, feed: MakeFeed, tmp_path: Path
 ) -> None:
     """In a query of the user, whose function runs no action in such a batch: it has no records."""
-    monkeypatch.delitem(hooks._UNCALLED, "on_timer")
     source = feed("k STRING, t LONG")
     source.add({"k": "a", "t": 1})
     stream = env.from_dataframe(source.dataframe()).map(reading, READING)

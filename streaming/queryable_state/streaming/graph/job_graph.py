@@ -13,9 +13,7 @@ from queryable_state.server.coordinator.model.queryable_names import (
     check_queryable_names,
 )
 from queryable_state.server.coordinator.model.registrations import operator_label
-from queryable_state.streaming.co_functions import KeyedCoProcessFunction
 from queryable_state.streaming.config.settings import joined
-from queryable_state.streaming.functions import KeyedProcessFunction
 from queryable_state.streaming.graph.event_times import EventTimes
 from queryable_state.streaming.graph.nodes import (
     OperatorNode,
@@ -26,12 +24,10 @@ from queryable_state.streaming.graph.nodes import (
     upstream_first,
 )
 from queryable_state.streaming.hooks import user_function
-from queryable_state.streaming.operator_state.broadcast_functions import (
-    KeyedBroadcastProcessFunction,
-)
 from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.operators.declared_states import driver_declared_states
 from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
+from queryable_state.streaming.stateless.timers import has_timers
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 
 if TYPE_CHECKING:
@@ -41,8 +37,6 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.operators.operators import Operator
 
 _log = logging.getLogger("queryable_state.streaming")
-
-_MAY_HAVE_TIMERS = (KeyedProcessFunction, KeyedCoProcessFunction, KeyedBroadcastProcessFunction)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,10 +205,7 @@ def needs_clock(operator: Operator) -> bool:
     have timers."""
     if isinstance(operator, WindowOperator | WindowedAggregate):
         return True
-    function = user_function(getattr(operator, "function", None))
-    own = getattr(type(function), "on_timer", None)
-    inherited = (getattr(base, "on_timer", None) for base in _MAY_HAVE_TIMERS)
-    return callable(own) and all(own is not each for each in inherited)
+    return has_timers(user_function(getattr(operator, "function", None)))
 
 
 def name_claims(node: OperatorNode) -> list[NameClaim]:

@@ -28,9 +28,12 @@ class EndedWindows:
         """Wire key and namespace of each timer."""
         size = _NAMESPACE.itemsize
         self.wire_keys = [prefix[:-size] for prefix in self.prefixes]
-        namespaces = b"".join([prefix[-size:] for prefix in self.prefixes])
-        self.starts = _signed(np.frombuffer(namespaces, dtype=_NAMESPACE)["start"])
+        data = b"".join([prefix[-size:] for prefix in self.prefixes])
+        namespaces = np.frombuffer(data, dtype=_NAMESPACE)
+        self.starts = _signed(namespaces["start"])
         """Start of each timer's window."""
+        self.ends = _signed(namespaces["end"])
+        """End of each timer's window, exclusive."""
         elements = b"".join([key[:ELEMENT_BYTES] for key in index_keys])
         self.times = _signed(np.frombuffer(elements, dtype=_ELEMENT)["time"])
         """Timestamp of each timer."""

@@ -52,12 +52,16 @@ class WindowRows:
             )
 
     def outputs(
-        self, keys: KeyTable, key_slots: Slots, starts: Millis, stored: Sequence[pa.Array]
+        self,
+        keys: KeyTable,
+        key_slots: Slots,
+        starts: Millis,
+        ends: Millis,
+        stored: Sequence[pa.Array],
     ) -> Iterator[Output]:
         """Batches of the rows of these keys and windows; `stored` are the columns of the state."""
         if not len(starts):
             return
-        ends = starts + self._aggregate.windows.size_ms
         columns = [
             *self._keys(keys, key_slots),
             _timestamps(starts),

@@ -119,6 +119,7 @@ class WindowedAggregate:
     columns: tuple[WindowColumn, ...]
     windows: TimeWindows
     lateness_ms: int = 0
+    """Always 0 in processing time."""
     late_tag: OutputTag | None = None
     """The side output of late elements; None: they are dropped and counted."""
     state_name: str

@@ -37,11 +37,12 @@ _MAX_LONG: Final = (1 << 63) - 1
 class WindowedAggregateRun(OperatorRun):
     """Adds the rows to the stored aggregates of their windows; emits the windows that have ended.
 
-    A window has one timer at its last millisecond; with allowed lateness a second one, at which
-    its values are removed. If no sum is of floats, the rows of overlapping windows are first
-    aggregated by pane, and each pane is added to all its windows at the end of the batch. Sums of
-    floats are added row by row, in their order and behind the stored sum, which makes them
-    independent of the batch boundaries.
+    A window has one timer: at its last millisecond; when that has fired and late elements are
+    allowed, at the end of the lateness, which removes its values.
+
+    If no sum is of floats, the rows of overlapping windows are first aggregated by pane, and each
+    pane is added to all its windows at the end of the batch. Sums of floats are added row by row,
+    in their order and behind the stored sum, which makes them independent of the batch boundaries.
     """
 
     def __init__(
@@ -80,15 +81,20 @@ class WindowedAggregateRun(OperatorRun):
 
     def fire_timers(self) -> Iterator[Output]:
         lateness = self._aggregate.lateness_ms
+        kept: list[tuple[list[bytes], Millis]] = []
         for page in self._timers.fire_all():
             ended = EndedWindows(page)
-            last = ended.starts + (self._windows.size_ms - 1)
-            yield from self._fired(ended, np.flatnonzero(ended.times == last))
-            removed = ended.prefixes
-            if lateness:
-                gone = np.flatnonzero(ended.times == _later(last, lateness))
-                removed = [removed[position] for position in gone.tolist()]
-            self._state.ended += removed
+            fires = ended.times == ended.ends - 1
+            yield from self._fired(ended, np.flatnonzero(fires))
+            stays = fires & (_later(ended.times, lateness) > self._now)
+            if not stays.any():
+                self._state.ended += ended.prefixes
+                continue
+            self._state.ended += [ended.prefixes[i] for i in np.flatnonzero(~stays).tolist()]
+            prefixes = [ended.prefixes[i] for i in np.flatnonzero(stays).tolist()]
+            kept.append((prefixes, _later(ended.times[stays], lateness)))
+        for prefixes, times in kept:
+            self._register(prefixes, times)
 
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
         key_slots = self.owned.start_chunk(batch, self.spec.inputs[number])
@@ -126,6 +132,7 @@ class WindowedAggregateRun(OperatorRun):
                 self.owned.keys,
                 slots.key_slots[again],
                 slots.starts[again],
+                slots.ends[again],
                 [column.take(pa.array(again)) for column in results],
             )
 
@@ -136,7 +143,7 @@ class WindowedAggregateRun(OperatorRun):
         found, stored = reader.fetched_columns()
         key_slots = np.array(self.owned.keys.add_wire_keys(ended.wire_keys), dtype=np.int64)
         yield from self._rows.outputs(
-            self.owned.keys, key_slots[found], ended.starts[found], stored
+            self.owned.keys, key_slots[found], ended.starts[found], ended.ends[found], stored
         )
 
     def _add(self, key_slots: Slots, times: Millis, add: Callable[[Slots, Slots], None]) -> None:
@@ -172,24 +179,19 @@ class WindowedAggregateRun(OperatorRun):
         self._totals.add(stored, columns)
         is_new = np.ones(len(slots) - known, dtype=np.bool_)
         is_new[stored - known] = False
-        self._register(np.flatnonzero(is_new) + known)
+        self._register_new(np.flatnonzero(is_new) + known)
 
-    def _register(self, slots: Slots) -> None:
+    def _register_new(self, slots: Slots) -> None:
         """Registers the timers of new windows."""
         last = self._state.slots.ends[slots] - 1
-        lateness = self._aggregate.lateness_ms
-        if lateness:
-            self._register_at(slots, _later(last, lateness))
-            open_ones = ~self._has_ended(last + 1)
-            slots, last = slots[open_ones], last[open_ones]
-        self._register_at(slots, last)
+        # A window that has ended already stays for the allowed lateness.
+        times = np.where(last > self._now, last, _later(last, self._aggregate.lateness_ms))
+        self._register(self._state.slots.prefixes(slots.tolist()), times)
 
-    def _register_at(self, slots: Slots, times: Millis) -> None:
+    def _register(self, prefixes: list[bytes], times: Millis) -> None:
+        """Registers a timer for each of these windows."""
         elements = {time: timer_element(self._clock, time) for time in set(times.tolist())}
-        self._timers.register_all(
-            [elements[time] for time in times.tolist()],
-            self._state.slots.prefixes(slots.tolist()),
-        )
+        self._timers.register_all([elements[time] for time in times.tolist()], prefixes)
 
     def _times(self, batch: pa.RecordBatch) -> Millis:
         """The timestamps of the rows, by which they belong to windows."""
@@ -219,14 +221,15 @@ class WindowedAggregateRun(OperatorRun):
         late &= ~self._is_left(self._windows.last_starts(times) + self._windows.size_ms)
         return late if late.any() else None
 
+    @property
+    def _now(self) -> int:
+        """The clock of the windows."""
+        owned = self.owned
+        return owned.watermark_ms if self._windows.is_event_time else owned.batch_timestamp_ms
+
     def _has_ended(self, ends: Millis) -> Mask:
         """True for windows whose last millisecond the clock has passed."""
-        now = (
-            self.owned.watermark_ms
-            if self._windows.is_event_time
-            else self.owned.batch_timestamp_ms
-        )
-        ended: Mask = ends - 1 <= now
+        ended: Mask = ends - 1 <= self._now
         return ended
 
     def _is_left(self, ends: Millis) -> Mask:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from queryable_state.internal.v1.backend_pb2 import DueQuery, StateFetch
 from queryable_state.streaming.runtime.timers.due_page import DuePage, DueTimer
@@ -22,12 +22,15 @@ from queryable_state.wire.keys.timer_keys import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from queryable_state.internal.v1.backend_pb2 import DueTimers
     from queryable_state.streaming.runtime.states.cached_state import StateContext
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import ChangeBlockBuilder
+
+_FIRST_MS: Final = -(1 << 63)
+_LAST_MS: Final = (1 << 63) - 1
 
 
 class TaskTimers:
@@ -39,8 +42,15 @@ class TaskTimers:
     registered after `due` has ended fires in the next batch at the earliest.
     """
 
-    def __init__(self, descriptor: TimerDescriptor | None = None) -> None:
+    def __init__(
+        self, descriptor: TimerDescriptor | None = None, *, least_cancelled: int = 64
+    ) -> None:
+        """If rows register and then delete at least `least_cancelled` timers, the task asks which
+        of them were pending before, and writes no deletes of the others."""
         self.descriptor = TimerDescriptor() if descriptor is None else descriptor
+        self._least_cancelled = least_cancelled
+        self._cancelled: dict[Clock, list[bytes]] = {clock: [] for clock in Clock}
+        """Store keys of timers that were deleted after they were registered, behind `due`."""
         self.state_id = 0
         self._context: StateContext
         self._changes: dict[bytes, bool] = {}
@@ -86,7 +96,11 @@ class TaskTimers:
     ) -> None:
         """Deletes a timer, which need not be pending. A due timer does not fire if its turn has not
         come."""
-        self._changes[wire_key + namespace + timer_element(clock, timestamp_ms)] = False
+        key = wire_key + namespace + timer_element(clock, timestamp_ms)
+        if self._new_due is None and self._changes.pop(key, False):
+            self._cancelled[clock].append(key)
+        else:
+            self._changes[key] = False
 
     def register_all(self, elements: Sequence[bytes], prefixes: Sequence[bytes]) -> None:
         """Registers many timers.
@@ -134,10 +148,39 @@ class TaskTimers:
 
     def write(self, changes: ChangeBlockBuilder) -> None:
         """Writes the changes: deletes, then puts."""
+        for clock, cancelled in self._cancelled.items():
+            for key in self._maybe_pending(clock, cancelled):
+                self._changes.setdefault(key, False)
         items = self._changes.items()
         changes.delete_all([key for key, is_registered in items if not is_registered])
         registered = [key for key, is_registered in items if is_registered]
         changes.put_all(registered, [b""] * len(registered))
+
+    def _maybe_pending(self, clock: Clock, cancelled: Sequence[bytes]) -> Collection[bytes]:
+        """Those of the cancelled timers of a clock that may have been pending before the batch.
+
+        Reads the pending timers from the earliest of these on, but not more than these are: most
+        programs register timers behind those that are pending.
+        """
+        if len(cancelled) < self._least_cancelled:
+            return cancelled
+        after = min([key[-ELEMENT_BYTES:] for key in cancelled])
+        is_event = clock == Clock.EVENT_TIME
+        query = DueQuery(
+            processing_time_ms=_FIRST_MS if is_event else _LAST_MS,
+            event_time_ms=_LAST_MS if is_event else None,
+            limit=self._context.settings.fetch_keys,
+        )
+        pending: list[bytes] = []
+        while len(pending) <= len(cancelled):
+            query.after = after
+            page = self._context.fetch(StateFetch(state_id=self.state_id, due=query)).due
+            pending += map(store_key_of, page.timers)
+            if not page.has_more:
+                return set(cancelled).intersection(pending) if pending else ()
+            after = page.timers[-1]
+        unread = [key for key in cancelled if index_key_of(key) > after]
+        return set(cancelled).intersection(pending).union(unread)
 
     def _page(self, fetched: list[bytes], last: bytes | None) -> DuePage:
         """The page of these index keys and of the new ones up to the last one; None: all new."""

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming.functions import ReduceFunction
     from queryable_state.streaming.graph.nodes import OperatorNode
+    from queryable_state.streaming.operator_handles import StreamEnvironment
     from queryable_state.streaming.streams.keyed_input import KeyedInput
     from queryable_state.streaming.windows.window_functions import AnyWindowFunction
+    from queryable_state.wire.schema.types import TypeInfo
 
 S = TypeVar("S")
 
@@ -65,6 +67,14 @@ class WindowOperators(Generic[S]):
         self._trigger: Trigger | None = None
         self._allowed_lateness_ms = 0
         self._late_tag: OutputTag | None = None
+
+    def get_execution_environment(self) -> StreamEnvironment:
+        """The environment of the stream."""
+        return self._input.environment
+
+    def get_input_type(self) -> TypeInfo:
+        """The type of the elements."""
+        return self._input.element_type("get_input_type")
 
     def trigger(self, trigger: Trigger) -> Self:
         """Sets the trigger; without one it is the default trigger of the assigner."""
