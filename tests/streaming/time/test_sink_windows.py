@@ -30,7 +30,7 @@ from queryable_state.streaming.graph.nodes import SourceNode
 from queryable_state.streaming.graph.origin import Grouping, Origin
 from queryable_state.streaming.graph.stages import stages_of
 from queryable_state.streaming.order_checks import order_warning
-from queryable_state.streaming.runtime.operators.operators import LatestValueSink
+from queryable_state.streaming.runtime.operators.operators import LatestValueSink, ReducingSink
 from queryable_state.streaming.runtime.operators.sink_window import SinkWindow
 from queryable_state.streaming.sinks.sink_warnings import window_warning
 from queryable_state.streaming.streams.keyed_input import KeyedInput
@@ -200,12 +200,12 @@ def test_what_is_no_window_or_no_time_is_refused(
 
 def test_elements_that_are_reduced_have_no_windows() -> None:
     total = ReducingStateDescriptor("counts", max, Types.LONG())
-    for keys, arguments in (
-        (("sensor",), {"window": "window"}),
-        (("sensor", "window"), {"retain": "forever"}),
-    ):
-        with pytest.raises(InvalidRequestError, match=r"use key_by.*remove window"):
-            sink(*keys, descriptor=total, **arguments)
+    said = r"use key_by.*remove window"
+    with pytest.raises(InvalidRequestError, match=said):
+        sink("sensor", descriptor=total, window="window")
+    with pytest.raises(InvalidRequestError, match=said):
+        sink("sensor", "window", descriptor=total, retain="forever")
+    assert isinstance(sink("sensor", "window", descriptor=total).operator, ReducingSink)
 
 
 def test_these_sinks_need_no_batches_of_their_own() -> None:
