@@ -80,8 +80,8 @@ def test_names_are_imported_as_from_pyflink() -> None:
 
 @pytest.mark.usefixtures("alias")
 def test_a_missing_name_says_why_and_what_to_use() -> None:
-    with pytest.raises(ImportError, match=r"TumblingEventTimeWindows is missing.*windows"):
-        exec("from pyflink.datastream.window import TumblingEventTimeWindows", {})
+    with pytest.raises(ImportError, match=r"CachedDataStream is missing.*own sources"):
+        exec("from pyflink.datastream.data_stream import CachedDataStream", {})
     with pytest.raises(ModuleNotFoundError, match=r"no Table API: use Spark SQL"):
         importlib.import_module("pyflink.table")
     with pytest.raises(ModuleNotFoundError, match=r"Spark's sources and sinks"):

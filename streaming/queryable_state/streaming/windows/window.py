@@ -11,10 +11,8 @@ from queryable_state.wire.keys import time_window
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MIN_LONG: Final = -(1 << 63)
-"""The timestamp of an element without one, and the watermark before the first."""
 MAX_LONG: Final = (1 << 63) - 1
-"""The last timestamp of a window without end, and the watermark at the end of the input."""
+"""The last timestamp of a window without end."""
 
 
 class Window(ABC):

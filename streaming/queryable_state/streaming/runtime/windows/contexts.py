@@ -56,6 +56,8 @@ class TaskTriggerContext(Trigger.OnMergeContext):
     ) -> None:
         self.merged_slots: Sequence[int] = ()
         """The slots of the windows that were merged, in `on_merge`."""
+        self.with_cleanup: set[int] = set()
+        """Slots whose cleanup timer this batch has registered and not deleted since."""
         self._cursor = cursor
         self._timers = timers
         self._states = states
@@ -93,6 +95,7 @@ class TaskTriggerContext(Trigger.OnMergeContext):
         self._timers.register(clock, time, self._cursor.wire_key, self._cursor.namespace)
 
     def _delete(self, clock: Clock, time: int) -> None:
+        self.with_cleanup.discard(self._cursor.slot)
         self._timers.delete(clock, time, self._cursor.wire_key, self._cursor.namespace)
 
 

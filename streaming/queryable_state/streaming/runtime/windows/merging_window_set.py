@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from queryable_state.streaming.windows.assigner import MergingWindowAssigner
+from queryable_state.streaming.windows.session_windows import SessionWindows
 from queryable_state.streaming.windows.window import TimeWindow
 
 if TYPE_CHECKING:
@@ -70,10 +71,8 @@ class MergingWindowSet:
         """
         if new in self._mapping:
             return new
-        merges = _Merges()
-        self._assigner.merge_windows([*self._mapping, new], merges)
         covering = new
-        for result, group in merges.groups:
+        for result, group in self._groups(new):
             if new in group:
                 covering = result
             merged = sorted(window for window in group if window in self._mapping)
@@ -85,6 +84,20 @@ class MergingWindowSet:
         if covering not in self._mapping:
             self._mapping[covering] = covering
         return covering
+
+    def _groups(self, new: TimeWindow) -> list[tuple[TimeWindow, set[TimeWindow]]]:
+        """The windows to merge, now that there is a new one, each with what they become."""
+        if type(self._assigner).merge_windows is not SessionWindows.merge_windows:
+            merges = _Merges()
+            self._assigner.merge_windows([*self._mapping, new], merges)
+            return merges.groups
+        # The live sessions neither overlap nor touch.
+        start, end = new.start, new.end
+        group = {window for window in self._mapping if window.start <= end and window.end >= start}
+        if not group:
+            return []
+        starts, ends = zip(*((window.start, window.end) for window in group), strict=True)
+        return [(TimeWindow(min(start, *starts), max(end, *ends)), {*group, new})]
 
     def persist(self, stored: MapState[Any, Any]) -> None:
         """Writes what has changed to the mapping of the current key."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.streaming.runtime.windows.merged_state import merge_state
 from queryable_state.streaming.runtime.windows.merging_window_set import MergingWindowSet
 from queryable_state.streaming.windows.assigner import MergingWindowAssigner
+from queryable_state.streaming.windows.trigger import TriggerResult
 from queryable_state.streaming.windows.window import MAX_LONG
 from queryable_state.wire.keys.timer_keys import Clock
 
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.windows.cursor import WindowCursor
     from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
     from queryable_state.streaming.runtime.windows.window_states import WindowStates
-    from queryable_state.streaming.windows.trigger import TriggerResult
     from queryable_state.streaming.windows.window import TimeWindow, Window
+
+    Pane = tuple[Window, int]
+    """A window and its slot; windows that are merged have no slot yet."""
+
+_UNKNOWN = b"unknown"
 
 
 class WindowLogic:
@@ -59,56 +64,72 @@ class WindowLogic:
         self._sets: dict[int, MergingWindowSet] = {}
         """By key slot."""
 
-    def start_chunk(self, assigned: Iterable[tuple[int, Collection[Window]]]) -> None:
-        """Makes the windows that these keys' elements are added to the chunk.
+    def start_chunk(
+        self, slots: Sequence[int], windows: Sequence[Collection[Window]]
+    ) -> list[Sequence[Pane]]:
+        """Makes the windows that elements are added to the chunk.
 
-        `assigned` are pairs of a key's slot and the windows of an element.
+        `slots` has the slot of each element's key, and `windows` its windows. Returns, for each
+        element, what `add` needs.
         """
-        namespace = self._kind.namespace
-        if self._merging_set is None:
-            self._table.start_chunk(
-                (slot, namespace(window))
-                for slot, windows in assigned
-                for window in windows
-                if not self._is_late(window)
-            )
-            return
-        self._table.start_chunk(
-            (slot, namespace(window))
-            for slot in dict.fromkeys(slot for slot, _ in assigned)
-            for window in self._set_of(slot).windows
-        )
+        if self._merging_set is not None:
+            self._start_merging(dict.fromkeys(slots))
+            return [[(window, 0) for window in of] for of in windows]
+        namespaces: dict[Window, bytes | None] = {}
+        taken: list[list[Window]] = []
+        pairs = []
+        for slot, of in zip(slots, windows, strict=True):
+            own = []
+            for window in of:
+                namespace = namespaces.get(window, _UNKNOWN)
+                if namespace is _UNKNOWN:
+                    namespace = None if self._is_late(window) else self._kind.namespace(window)
+                    namespaces[window] = namespace
+                if namespace is not None:
+                    own.append(window)
+                    pairs.append((slot, namespace))
+            taken.append(own)
+        found = iter(self._table.start_chunk(pairs))
+        # `zip` must read the windows first: at their end it must not consume a slot.
+        return [list(zip(own, found)) for own in taken]  # noqa: B905
 
     def start_page(self, timers: Sequence[DueTimer]) -> None:
         """Makes the windows of these timers the chunk; their keys are in the table of keys."""
         slot_of = self._owned.keys.slot_of
         pairs = [(slot_of(timer.wire_key), timer.namespace) for timer in timers]
         if self._merging_set is not None:
-            self.start_chunk([(slot, ()) for slot, _ in pairs])
+            self._start_merging(dict.fromkeys(slot for slot, _ in pairs))
             return
         self._table.start_chunk(pairs)
 
-    def add(self, element: Any, timestamp: int, windows: Collection[Window]) -> bool:
+    def _start_merging(self, key_slots: Iterable[int]) -> None:
+        namespace = self._kind.namespace
+        self._table.start_chunk(
+            (slot, namespace(window)) for slot in key_slots for window in self._set_of(slot).windows
+        )
+
+    def add(self, element: Any, timestamp: int, panes: Iterable[Pane]) -> bool:
         """Adds an element of the current key to its windows; False if it is late for all."""
         added = False
-        for assigned in windows:
+        cursor, contents, context = self._cursor, self._contents, self._context
+        for assigned, slot in panes:
             window = assigned
             if self._merging_set is None:
-                if self._is_late(window):
-                    continue
+                cursor.move(window, self._table.namespaces[slot], slot, slot)
             else:
                 merging = self._set_of(self._owned.current_key.slot)
                 window = merging.add(assigned, self._merge)  # type: ignore[arg-type]
                 if self._is_late(window):
                     merging.retire(window)
                     continue
+                self._move(window)
+                cursor.at_contents()
             added = True
-            self._move(window)
-            self._cursor.at_contents()
-            self._contents.add(element)
-            self._cursor.at_window()
-            self._follow(self._trigger.on_element(element, timestamp, window, self._context))
-            self._register_cleanup(window)
+            contents.add(element)
+            cursor.at_window()
+            self._follow(self._trigger.on_element(element, timestamp, window, context))
+            if cursor.slot not in context.with_cleanup:
+                self._register_cleanup(window)
         return added or not self._is_element_late(timestamp)
 
     def fire(self, timer: DueTimer) -> None:
@@ -133,6 +154,7 @@ class WindowLogic:
             self._trigger.clear(window, self._context)
             self._cursor.at_window()
             self._end()
+            self._context.with_cleanup.discard(self._cursor.slot)
             if merging is not None:
                 merging.retire(window)  # type: ignore[arg-type]
 
@@ -162,6 +184,8 @@ class WindowLogic:
 
     def _follow(self, result: TriggerResult) -> None:
         """Does what the trigger says about the window of the cursor."""
+        if result is TriggerResult.CONTINUE:
+            return
         cursor = self._cursor
         if result.is_fire():
             cursor.at_contents()
@@ -215,6 +239,7 @@ class WindowLogic:
         return timestamp + lateness <= self._context.get_current_watermark()
 
     def _register_cleanup(self, window: Window) -> None:
+        self._context.with_cleanup.add(self._cursor.slot)
         time = self._operator.cleanup_time(window)
         if time == MAX_LONG:
             return

@@ -28,8 +28,8 @@ from queryable_state.streaming.runtime.windows.window_calls import WindowCalls
 from queryable_state.streaming.runtime.windows.window_logic import WindowLogic
 from queryable_state.streaming.runtime.windows.window_states import WindowStates
 from queryable_state.streaming.stateless.output_tag import OutputTag
-from queryable_state.streaming.windows.window import MIN_LONG
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+from queryable_state.wire.event_time import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -139,7 +139,7 @@ class WindowRun(RowRun):
         times = self._times(batch, rows.event_time)
         self._enter()
         windows = self._assigned(slots, elements, times)
-        self._logic.start_chunk(list(zip(slots, windows, strict=True)))
+        panes = self._logic.start_chunk(slots, windows)
         current_key, add = self.owned.current_key, self._logic.add
         for start in range(0, len(slots), _PIECE_ROWS):
             emitted = len(self._outputs.rows)
@@ -147,7 +147,7 @@ class WindowRun(RowRun):
                 current_key.slot = slots[index]
                 element, time = elements[index], times[index]
                 try:
-                    is_taken = add(element, MIN_LONG if time is None else time, windows[index])
+                    is_taken = add(element, NO_TIMESTAMP if time is None else time, panes[index])
                 except QueryableStateError as error:
                     self._name_element(error, element)
                     raise
@@ -187,7 +187,7 @@ class WindowRun(RowRun):
                 )
             try:
                 assigned = assigner.assign_windows(
-                    element, MIN_LONG if time is None else time, context
+                    element, NO_TIMESTAMP if time is None else time, context
                 )
             except QueryableStateError as error:
                 self._name_element(error, element)

@@ -183,7 +183,9 @@ class WindowOperators(Generic[S]):
         else:
             output = type_info(output_type)
         operator = self._operator(contents, function)
-        return self._stream_of(self._input.operator(f"window-{kind}", operator, output))
+        node = self._input.operator(f"window-{kind}", operator, output)
+        node.description = self._described(operator)
+        return self._stream_of(node)
 
     def _queryable_node(
         self,
@@ -234,6 +236,13 @@ class WindowOperators(Generic[S]):
             late_tag=self._late_tag,
             fired=fired,
         )
+
+    def _described(self, operator: WindowOperator) -> str:
+        """The operator in the plan: assigner, trigger and functions."""
+        functions = (operator.contents.function, operator.function)
+        named = [operator.trigger, *(each for each in functions if each is not None)]
+        names = [getattr(each, "__name__", type(each).__name__) for each in named]
+        return f"Window({operator.assigner!r}, {', '.join(names)})"
 
     def _check_function(self, kind: str, function: object) -> None:
         allowed: tuple[type, ...] = (self._apply_class, self._process_class)
