@@ -59,14 +59,14 @@ class WindowSlots:
         pairs = (numbers[windows] << _KEY_BITS) + key_slots
         codes, firsts = distinct_rows([pa.array(pairs)])
         slot_of, count = self._slot_of, len(self)
-        slots = []
-        for pair in pairs[firsts].tolist():
-            slot = slot_of.get(pair)
-            if slot is None:
-                slot = slot_of[pair] = len(slot_of)
-            slots.append(slot)
+        found = pairs[firsts].tolist()
+        slots = [slot_of.get(pair, -1) for pair in found]
         distinct: Slots = np.array(slots, dtype=np.int64)
-        new = firsts[distinct >= count]
+        unknown = np.flatnonzero(distinct < 0)
+        distinct[unknown] = range(count, count + len(unknown))
+        for position, slot in zip(unknown.tolist(), distinct[unknown].tolist(), strict=True):
+            slot_of[found[position]] = slot
+        new = firsts[unknown]
         self.key_slots = np.concatenate((self.key_slots, key_slots[new]))
         self.starts = np.concatenate((self.starts, starts[new]))
         return distinct[codes]

@@ -122,7 +122,7 @@ class ColumnState(CachedState):
         if self._expiry is not None:
             values = list(map(self._expiry.updater(self._codec.header), values))
         limit = self._context.settings.value_bytes
-        for slot, value in zip(slots, values, strict=True):
-            if len(value) > limit:
+        if max(map(len, values), default=0) > limit:
+            for slot, value in zip(slots, values, strict=True):
                 self._check_size(slot, len(value), self._codec.type_info)
         return values

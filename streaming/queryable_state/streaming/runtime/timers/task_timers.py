@@ -140,7 +140,8 @@ class TaskTimers:
         answer = self._context.due
         while answer.timers:
             keys = list(answer.timers)
-            self._changes.update(dict.fromkeys(map(store_key_of, keys), False))
+            fired = [key[ELEMENT_BYTES:] + key[:ELEMENT_BYTES] for key in keys]
+            self._changes.update(dict.fromkeys(fired, False))
             yield keys
             if not answer.has_more:
                 return
