@@ -199,7 +199,8 @@ def test_what_is_no_window_or_no_time_is_refused(
 
 
 def test_elements_that_are_reduced_have_no_windows() -> None:
-    total = ReducingStateDescriptor("counts", max, Types.LONG())
+    sensors = Types.ROW_NAMED(["sensor"], [Types.STRING()])
+    total = ReducingStateDescriptor("counts", max, sensors)
     said = r"use key_by.*remove window"
     with pytest.raises(InvalidRequestError, match=said):
         sink("sensor", descriptor=total, window="window")
