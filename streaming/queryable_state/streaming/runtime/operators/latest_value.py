@@ -36,8 +36,8 @@ class LatestValueRun(OperatorRun):
     Without `latest_by` that is the batch's last element by the order of the operator, and no state
     is read. With `latest_by` an element replaces the stored one unless it is smaller: of equal
     elements the later batch's wins, and within a batch the last. The stored order is read once per
-    key. A null element of a stream of bare values removes the stored value. With a window per
-    element "key" is, in all of this, the key and the window.
+    key. A null element of a stream of bare values removes the stored value. If windows are apart
+    from the key, each key and window has a value of its own.
     """
 
     def __init__(
