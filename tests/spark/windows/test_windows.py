@@ -25,6 +25,7 @@ from queryable_state.streaming import (
     Types,
     WatermarkStrategy,
 )
+from queryable_state.wire.errors import UnknownStateError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -109,8 +110,12 @@ def test_live_windows_are_queried_by_key_and_window_and_late_elements_leave(
     first, second = TimeWindow(0, 1_000), TimeWindow(1_000, 2_000)
 
     def live(window: TimeWindow) -> Any:
-        (state,) = client.get_kv_states(job.job_id, "sums", ["a"], window=window)
-        return None if state is None else state.value()
+        try:
+            (state,) = client.get_kv_states(job.job_id, "sums", ["a"], window=window)
+        except UnknownStateError:
+            # The first batch registers the state.
+            return None
+        return None if state is None else state.get()
 
     until(lambda: live(first) == 1_000 and live(second) == 1_050)
     assert found["fired"] == []

@@ -1,0 +1,99 @@
+"""An alert when a sensor falls silent: processing-time timers, and queries of what is pending.
+
+Ten sensors send a reading a second; sensor_3 stops after some seconds. Each reading sets a timer of
+its sensor and deletes the one before, so that a timer fires only for a sensor without readings for
+three seconds. Nobody has to send anything for that: a batch without input comes when a timer is
+due. The program prints each alert, and asks for the pending timer of the silent sensor meanwhile.
+
+    python examples/silent_sensors.py --seconds 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from queryable_state.streaming import (
+    KeyedProcessFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+    Types,
+    ValueStateDescriptor,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from queryable_state.streaming import ValueState
+
+SENSORS = 10
+SILENT = "sensor_3"
+SILENCE_MS = 3_000
+ALERT = Types.ROW_NAMED(["sensor", "since_ms"], [Types.STRING(), Types.LONG()])
+
+
+class SilenceAlert(KeyedProcessFunction):
+    """Emits (sensor, time of its last reading) once a sensor is silent for a time."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        last = ValueStateDescriptor("last", Types.LONG())
+        last.set_queryable("lastReading")
+        self.last: ValueState[int] = runtime_context.get_state(last)
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        timers, last = ctx.timer_service(), self.last.value()
+        now = timers.current_processing_time()
+        if last is not None:
+            timers.delete_processing_time_timer(last + SILENCE_MS)
+        timers.register_processing_time_timer(now + SILENCE_MS)
+        self.last.update(now)
+
+    def on_timer(
+        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
+    ) -> Iterator[tuple[str, int]]:
+        yield ctx.get_current_key(), self.last.value() or 0
+
+
+def readings(spark: SparkSession, silent_after: int) -> DataFrame:
+    """A reading of every sensor each second; the silent one stops after some readings."""
+    number = F.col("value")
+    sensor = F.concat(F.lit("sensor_"), number % SENSORS + 1)
+    rows = spark.readStream.format("rate").option("rowsPerSecond", SENSORS).load()
+    has_stopped = (sensor == SILENT) & (number >= SENSORS * silent_after)
+    return rows.select(sensor.alias("sensor"), "value").where(~has_stopped)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=20, help="run time")
+    options = parser.parse_args(arguments)
+
+    spark = SparkSession.builder.master("local[2,4]").getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    env = StreamExecutionEnvironment.get_execution_environment(spark)
+    env.set_parallelism(2)
+    stream = env.from_dataframe(readings(spark, silent_after=4)).key_by("sensor")
+    alerts: list[Any] = []
+
+    def report(batch: DataFrame, batch_id: int) -> None:
+        for row in batch.collect():
+            late_ms = round(time.time() * 1000) - row.since_ms - SILENCE_MS
+            alerts.append(row.sensor)
+            print(f"{row.sensor} is silent (alert {late_ms} ms after it was due)", flush=True)
+
+    stream.process(SilenceAlert(), ALERT).uid("silence").add_sink(report)
+    job = env.execute_async("silent-sensors")
+    time.sleep(options.seconds)
+    job.cancel()
+    print(f"{len(alerts)} alerts, of {', '.join(sorted(set(alerts))) or 'no sensor'}")
+    return 0 if set(alerts) == {SILENT} else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
