@@ -15,7 +15,7 @@ from queryable_state.streaming.graph.declared_job import NextJob
 from queryable_state.streaming.graph.execution_plan import ExecutionPlan
 from queryable_state.streaming.graph.job_graph import JobGraph
 from queryable_state.streaming.graph.nodes import SourceNode
-from queryable_state.streaming.order_checks import warn_of_order
+from queryable_state.streaming.sinks.sink_warnings import warn_of_sinks
 from queryable_state.streaming.sources.stream_sources import StreamSources
 from queryable_state.streaming.spark.application import SparkApplication
 from queryable_state.streaming.spark.launch import JobLaunch, QueryRestore, configured
@@ -151,7 +151,7 @@ class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, Envi
             graph = declared.checked_graph(job_name)
             if not self._config.has_auto_generated_uids_enabled():
                 graph.require_uids(job_name)
-            warn_of_order(graph)
+            warn_of_sinks(graph, output_mode)
             return JobLaunch(
                 graph=graph,
                 application=self._running_application(),
@@ -292,7 +292,7 @@ class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, Envi
         if isinstance(node, SourceNode):
             return node.dataframe
         (graph := JobGraph.of_stream(node)).check()
-        warn_of_order(graph)
+        warn_of_sinks(graph)
         application, settings = self._running_application(), self._job_settings()
         identity, _ = configured(application, settings, self._backend, self._checkpoints)
         frame = Compiler(application, settings, "", identity).dataframe(node, graph)

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.config.settings import joined
 from queryable_state.streaming.graph.nodes import FrameNode, OperatorNode, origin_of
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
+from queryable_state.streaming.runtime.operators.sink_window import is_window
 
 if TYPE_CHECKING:
-    from queryable_state.streaming.graph.job_graph import JobGraph
     from queryable_state.streaming.graph.keys import KeySelector
     from queryable_state.streaming.graph.origin import Grouping
-
-_log = logging.getLogger("queryable_state.streaming")
-
-
-def warn_of_order(graph: JobGraph) -> None:
-    """Logs one warning for each sink that keeps an arbitrary row of a key."""
-    for node in graph.operators:
-        warning = order_warning(node)
-        if warning:
-            _log.warning("%s", warning)
 
 
 def order_warning(node: OperatorNode) -> str | None:
@@ -40,7 +29,8 @@ def order_warning(node: OperatorNode) -> str | None:
         return _unordered(node, sink, f"the subtasks of operator {upstream.name!r}")
     origin = origin_of(upstream)
     if origin.grouping is not None:
-        if not keys.is_computed and origin.grouping.distinguished_by(keys.columns):
+        columns = {*keys.columns, *node.window_columns}
+        if not keys.is_computed and origin.grouping.distinguished_by(columns):
             return None
         return _several_groups(node, sink, keys, origin.grouping)
     if read.order:
@@ -72,10 +62,13 @@ def _several_groups(
     key = "computed by a function" if keys.is_computed else joined(keys.columns)
     candidates = grouping.columns_beside(keys.columns)
     column = repr(candidates[0]) if len(candidates) == 1 else "<column>"
+    types = node.inputs[0].upstream.columns.types
+    windows = [each for each in candidates if is_window(types.get(each))]
+    by_window = f"window={windows[0]!r} keeps one for each window; " if windows else ""
     return (
         f"operator {node.name!r} keeps one row for each key in the queryable state {name!r}, but a "
         f"key has several: the rows are grouped by {joined(grouping.expressions)}, the key is "
         f"{key}. It is arbitrary which group's row is kept. "
         f"as_queryable_state({name!r}, latest_by={column}) keeps the row with the greatest value "
-        "over all batches; or add the other columns to key_by"
+        f"over all batches; {by_window}or add the other columns to key_by"
     )

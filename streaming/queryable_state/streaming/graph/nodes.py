@@ -222,6 +222,12 @@ class OperatorNode:
         """Name for logs and errors."""
         return self.given_name or self.given_uid or self.uid
 
+    @property
+    def window_columns(self) -> tuple[str, ...]:
+        """The column with the window of each element of a latest-value sink."""
+        window = self.operator.window if isinstance(self.operator, LatestValueSink) else None
+        return () if window is None else (window.column,)
+
     def order_columns(self, number: int) -> tuple[str, ...]:
         """Columns of `latest_by` and of the order of one input."""
         order = (*self.latest_by, *self.inputs[number].order)

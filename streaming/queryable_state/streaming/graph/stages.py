@@ -101,7 +101,11 @@ def _input_of(readers: list[tuple[OperatorNode, int]], event_times: EventTimes) 
     hashed = dict.fromkeys(
         name
         for node, number in readers
-        for name in (*node.inputs[number].value_columns, *node.order_columns(number))
+        for name in (
+            *node.inputs[number].value_columns,
+            *node.order_columns(number),
+            *node.window_columns,
+        )
         if name not in keys
     )
     if first.upstream.columns.has_internal_time and any(

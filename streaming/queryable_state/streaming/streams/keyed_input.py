@@ -22,7 +22,8 @@ from queryable_state.streaming.runtime.operators.operators import (
 )
 from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.streaming.streams.operator_columns import aggregated_columns, stored_columns
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.streaming.streams.windowed.sink_windows import sink_window
+from queryable_state.wire.errors import InvalidRequestError, Reason
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.ordering import OrderBy
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
     from queryable_state.streaming.runtime.operators.operators import Operator
+    from queryable_state.streaming.streams.windowed.sink_windows import Retain
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,22 @@ class KeyedInput:
         name: str,
         descriptor: ValueStateDescriptor | ReducingStateDescriptor | None,
         latest_by: OrderBy | None,
+        window: str | None,
+        retain: Retain | None,
     ) -> OperatorNode:
         """Adds a sink that keeps the last element of each key, or all of them reduced."""
         columns = self.columns
         latest = order_columns(latest_by, columns, "latest_by")
+        windows = sink_window(self.node, self.keys, columns, name, window, retain)
+        if windows is not None and isinstance(descriptor, ReducingStateDescriptor):
+            if window is not None or retain is not None:
+                raise InvalidRequestError(
+                    f"as_queryable_state({name!r}): window and retain are for the last element of "
+                    f"each window, but {descriptor!r} reduces the elements: use "
+                    "key_by(...).window(...).as_queryable_state, or remove window and retain",
+                    reason=Reason.UNSUPPORTED,
+                )
+            windows = None
         if latest and isinstance(descriptor, ReducingStateDescriptor):
             raise InvalidRequestError(
                 f"as_queryable_state({name!r}): latest_by selects one element of a key, but "
@@ -104,13 +118,16 @@ class KeyedInput:
                 descriptor,
                 columns,
                 self.keys,
-                {key.column for key in (*latest, *self.order)},
+                {
+                    *(key.column for key in (*latest, *self.order)),
+                    *(() if windows is None else (windows.column,)),
+                },
             )
         if descriptor.queryable_name != name:
             descriptor.set_queryable(name)
         operator: Operator
         if isinstance(descriptor, ValueStateDescriptor):
-            operator = LatestValueSink.of(descriptor, names, latest)
+            operator = LatestValueSink.of(descriptor, names, latest, windows)
         else:
             operator = ReducingSink(descriptor)
         value_type = descriptor.value_type

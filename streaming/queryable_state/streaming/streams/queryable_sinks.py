@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.functions import ReducingStateDescriptor
     from queryable_state.streaming.ordering import OrderBy
     from queryable_state.streaming.streams.keyed_input import KeyedInput
+    from queryable_state.streaming.streams.windowed.sink_windows import Retain
 
 
 class QueryableSinks:
@@ -24,6 +25,8 @@ class QueryableSinks:
         descriptor: ValueStateDescriptor | ReducingStateDescriptor | None = None,
         *,
         latest_by: OrderBy | None = None,
+        window: str | None = None,
+        retain: Retain | None = None,
     ) -> QueryableStateStream:
         """Makes the last element of each key, or all of them reduced, queryable as `name`.
 
@@ -39,6 +42,18 @@ class QueryableSinks:
         **Without `latest_by` the last element is the last to arrive**: the last of the newest
         batch, by the order of `key_by`. If a batch is read from several files or Kafka partitions
         and `key_by` has no order, it may be any element of the batch.
+
+        `window` is a column with time windows, as Spark's `window` function makes them. It is not
+        part of the key, and the last element is kept for each key and window: clients name both, or
+        read all windows of a key. A window may also be part of the key.
+
+        Either way the value of a window is removed with the first batch whose watermark has reached
+        the window's end, when Spark drops the window from its own state, or `retain` later (in
+        event time; "forever": never). Without a watermark nothing is removed. A window in the
+        key is recognised if it is the event-time column of the watermark; for another one give
+        `retain`.
+
+        Raises InvalidRequestError if a column is missing or has another type than it needs.
         """
-        node = self._input.queryable_sink(name, descriptor, latest_by)
+        node = self._input.queryable_sink(name, descriptor, latest_by, window, retain)
         return QueryableStateStream(self._input.environment, node, name)

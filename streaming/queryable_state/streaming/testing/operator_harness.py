@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.stateless.output_tag import OutputTag
     from queryable_state.streaming.testing.harness_input import HarnessInput
     from queryable_state.streaming.testing.operator_snapshot import OperatorSnapshot
+    from queryable_state.wire.keys.time_window import TimeWindow
 
 
 class StateOwner(Protocol):
@@ -188,6 +189,10 @@ class OperatorHarness:
     def states(self, name: str) -> dict[Any, Any]:
         """The committed state of every key that has one."""
         return self._committed("states").of_all_keys(name)
+
+    def window_states(self, name: str) -> dict[tuple[Any, TimeWindow], Any]:
+        """The committed state of every key and time window that has one."""
+        return self._committed("window_states").of_all_windows(name)
 
     def operator_state(self, name: str, subtask: int) -> Any:
         """The committed operator state of a subtask: a list, or a dict of a broadcast state."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from queryable_state.streaming.graph.nodes import OperatorNode
     from queryable_state.streaming.operator_handles import StreamEnvironment
     from queryable_state.streaming.windows.assigner import WindowAssigner
-    from queryable_state.wire.keys.time_window import TimeWindow
 
 
 class WindowedOperatorHarness(KeyedOperatorHarness):
@@ -69,10 +68,6 @@ class WindowedOperatorHarness(KeyedOperatorHarness):
             output_type=node.output_type,
             **options,
         )
-
-    def window_states(self, name: str) -> dict[tuple[Any, TimeWindow], Any]:
-        """The committed state of every key and time window that has one."""
-        return self._committed("window_states").of_all_windows(name)
 
 
 class _Environment:

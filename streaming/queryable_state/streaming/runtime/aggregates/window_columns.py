@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.states.cached_state import StateContext
     from queryable_state.v1.registration_pb2 import StateRegistration
-    from queryable_state.wire.changes import ChangeBlockBuilder
 
 
 class WindowColumns(ColumnState):
@@ -24,8 +23,6 @@ class WindowColumns(ColumnState):
     def __init__(self, descriptor: StateDescriptor, size_ms: int) -> None:
         """`size_ms` is the size of all windows."""
         super().__init__(descriptor)
-        self.ended: list[bytes] = []
-        """Prefixes of the windows whose values are removed, unless they are written again."""
         self.slots: WindowSlots
         self._size_ms = size_ms
         self._registration: StateRegistration
@@ -42,10 +39,6 @@ class WindowColumns(ColumnState):
         reader = ColumnState(self.descriptor)
         reader.bind(self._registration, replace(self._context, table=_Prefixes(prefixes)))
         return reader
-
-    def write(self, changes: ChangeBlockBuilder) -> None:
-        changes.delete_all(self.ended)
-        super().write(changes)
 
 
 class _Prefixes:

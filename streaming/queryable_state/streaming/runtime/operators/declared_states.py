@@ -67,8 +67,8 @@ def declared_states(operator: Operator) -> list[StateDescriptor]:
             with OpenFunctions(f"function {type(function).__name__}") as functions:
                 functions.open(copied, batch_context)
             return batch_context.descriptors
-        case LatestValueSink(descriptor, _, order_descriptor):
-            return [descriptor] if order_descriptor is None else [descriptor, order_descriptor]
+        case LatestValueSink():
+            return operator.descriptors
         case WindowOperator():
             copied_operator = copy.deepcopy(operator)
             with OpenFunctions("the functions of a window operator") as functions:

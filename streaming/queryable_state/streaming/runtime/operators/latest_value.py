@@ -11,7 +11,9 @@ import pyarrow as pa
 from queryable_state.streaming.runtime.columns.row_order import last_rows, order_codes, split_code
 from queryable_state.streaming.runtime.columns.value_columns import cast_column
 from queryable_state.streaming.runtime.operators.operator_run import OperatorRun
+from queryable_state.streaming.runtime.operators.window_eviction import WindowEviction
 from queryable_state.streaming.runtime.states.column_state import ColumnState
+from queryable_state.streaming.runtime.states.task_states import TaskStates
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Kind
 
@@ -34,7 +36,8 @@ class LatestValueRun(OperatorRun):
     Without `latest_by` that is the batch's last element by the order of the operator, and no state
     is read. With `latest_by` an element replaces the stored one unless it is smaller: of equal
     elements the later batch's wins, and within a batch the last. The stored order is read once per
-    key. A null element of a stream of bare values removes the stored value.
+    key. A null element of a stream of bare values removes the stored value. If windows are apart
+    from the key, each key and window has a value of its own.
     """
 
     def __init__(
@@ -45,12 +48,27 @@ class LatestValueRun(OperatorRun):
         self._value = ColumnState(sink.descriptor)
         self._order = None if sink.order_descriptor is None else ColumnState(sink.order_descriptor)
         self._newest = _Newest(sink, spec.input, self.where)
+        self._windows: WindowEviction | None = None
+        if sink.window is not None:
+            self._windows = WindowEviction(sink.window, self._open(), self.where)
+
+    def open(self) -> None:
+        timers = None if self._windows is None else self._windows.timers
+        self._owned = TaskStates(self.spec, self._task, self._access, self._open(), timers=timers)
 
     def _open(self) -> Sequence[ColumnState]:
         return [self._value] if self._order is None else [self._value, self._order]
 
+    def fire_timers(self) -> Iterator[Output]:
+        if self._windows is not None:
+            self._windows.fire(self.owned.watermark_ms)
+        return iter(())
+
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
-        self._newest.add(self.owned.start_chunk(batch, self.spec.inputs[number]), batch)
+        slots = self.owned.start_chunk(batch, self.spec.inputs[number])
+        if self._windows is not None:
+            slots = self._windows.slots(self.owned, slots, batch)
+        self._newest.add(slots, batch)
         return iter(())
 
     def finish(self) -> Iterator[Output]:
@@ -58,7 +76,7 @@ class LatestValueRun(OperatorRun):
         slots, rows = newest.chosen()
         if rows is not None and latest_by:
             stored = self._value if order is None else order
-            self.owned.fetch(stored, range(len(self.owned.keys)))
+            self.owned.fetch(stored, self._stored_slots())
             positions = (
                 range(len(latest_by))
                 if order is not None
@@ -75,7 +93,16 @@ class LatestValueRun(OperatorRun):
                 order.put(newest.order_of(rows), slots)
         if rows is not None:
             self._value.put(newest.values_of(rows), slots)
+            if self._windows is not None:
+                self._windows.register(self.owned, slots, rows)
         return iter(())
+
+    def _stored_slots(self) -> Sequence[int]:
+        """The slots that may have a stored value: not those whose value this batch has removed."""
+        table = self._value.table
+        slots = range(len(table))
+        removed = {} if self._windows is None else self._windows.removed
+        return [slot for slot in slots if table.prefix(slot) not in removed] if removed else slots
 
 
 @dataclass
@@ -101,6 +128,8 @@ class _Newest:
             )
         self._order = (*sink.latest_by, *spec.order)
         columns = [*spec.value_columns, *(key.column for key in self._order)]
+        if sink.window is not None:
+            columns.append(sink.window.column)
         if spec.split_column:
             columns.append(spec.split_column)
         self._columns = list(dict.fromkeys(columns))

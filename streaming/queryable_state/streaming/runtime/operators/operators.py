@@ -14,19 +14,21 @@ from queryable_state.streaming.runtime.aggregates.windowed_aggregate import Wind
 from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.streaming.stateless.timers import TimedFunction
 from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from queryable_state.streaming.co_functions import KeyedCoProcessFunction
-    from queryable_state.streaming.descriptors import MapStateDescriptor
+    from queryable_state.streaming.descriptors import MapStateDescriptor, StateDescriptor
     from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
     from queryable_state.streaming.operator_state.broadcast_functions import (
         BroadcastProcessFunction,
         KeyedBroadcastProcessFunction,
     )
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
+    from queryable_state.streaming.runtime.operators.sink_window import SinkWindow
     from queryable_state.streaming.runtime.stateless.steps import Step
     from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 
@@ -126,25 +128,41 @@ class LatestValueSink:
     order_descriptor: ValueStateDescriptor | None = None
     """A separate state for the `latest_by` values of the stored element; None: the stored element
     is a row with these columns."""
+    window: SinkWindow | None = None
+    """The window of each element; None: elements have none."""
 
     @staticmethod
     def of(
         descriptor: ValueStateDescriptor,
         value_columns: Sequence[str],
         latest_by: tuple[OrderColumn, ...] = (),
+        window: SinkWindow | None = None,
     ) -> LatestValueSink:
         """The sink for elements of these columns."""
+        if window is not None and not window.is_key:
+            descriptor = descriptor.in_namespaces(TIME_WINDOW_TYPE)
         info = descriptor.value_type
         is_row = info is not None and info.kind == Kind.ROW
         if not latest_by or (is_row and {key.column for key in latest_by} <= set(value_columns)):
-            return LatestValueSink(descriptor, latest_by)
+            return LatestValueSink(descriptor, latest_by, window=window)
         fields = tuple(Field(key.name, key.type) for key in latest_by)
         apart = ValueStateDescriptor(
             f"{descriptor.name}.latest_by", TypeInfo(Kind.ROW, fields=fields)
         )
         if descriptor.ttl_config is not None:
             apart.enable_time_to_live(descriptor.ttl_config)
-        return LatestValueSink(descriptor, latest_by, apart)
+        apart = apart.in_namespaces(descriptor.namespace_type)
+        return LatestValueSink(descriptor, latest_by, apart, window)
+
+    @property
+    def descriptors(self) -> list[StateDescriptor]:
+        """The descriptors of all states, with the timers."""
+        found: list[StateDescriptor] = [self.descriptor]
+        if self.order_descriptor is not None:
+            found.append(self.order_descriptor)
+        if self.window is not None:
+            found.append(self.window.timers)
+        return found
 
 
 Operator = (

@@ -41,6 +41,8 @@ class ColumnState(CachedState):
 
     def __init__(self, descriptor: StateDescriptor) -> None:
         super().__init__(descriptor)
+        self.ended: list[bytes] = []
+        """Prefixes of the windows whose values are removed, unless they are written again."""
         self._slots: list[int] = []
         self._values: list[bytes] = []
         self._columns: list[pa.Array] = []
@@ -90,6 +92,8 @@ class ColumnState(CachedState):
         self._written = np.arange(len(columns[0])) if slots is None else slots
 
     def write(self, changes: ChangeBlockBuilder) -> None:
+        if self.ended:
+            changes.delete_all(self.ended)
         if self._written is None:
             return
         columns, written = self._columns, self._written
