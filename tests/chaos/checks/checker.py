@@ -53,6 +53,7 @@ class Kind(enum.StrEnum):
     STUCK = "no progress"
     NOT_REFUSED = "something that must be refused by name was not"
     OUTPUT = "rows of the sink are not those of the input"
+    WATERMARK = "a watermark that the rows before do not make"
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,9 @@ def expected(history: History, read: Read, version: int) -> Any:
             return value
         case What.EXPLAINED:
             return MISSING if value is MISSING else [value, key_group(read.key)]
-        case What.ENTRY:
+        case What.WINDOWS | What.TIMERS:
+            return value or []
+        case What.ENTRY | What.WINDOW:
             assert read.element is not None
             return _entry(value, read.element)
         case What.EXISTS:

@@ -67,7 +67,7 @@ class KnownJob:
     async def seal(self) -> None:
         """Writes the batch after the newest committed one, or writes it again."""
         self.newest = self.committed + 1
-        changes = changes_of(self.history, self.seed, self.newest)
+        changes = changes_of(self.history, self.newest)
         await self._job.seal(self.newest, changes)
 
     async def commit(self) -> None:
