@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pytest
 from tests.chaos.checks.batch_log import Batch, BatchLog
 from tests.chaos.site import newest_batch
 from tests.spark.feed import Feed
+from tests.spark.random_times.timed_harnesses import TimedHarnesses
 from tests.spark.random_times.timed_job import KEYS, SCHEMA, TimedJob
 from tests.spark.random_times.timed_model import (
     START_MS,
@@ -82,8 +84,8 @@ class RandomRun:
         for name in ("first", "second"):
             location = self.timed.folder / name
             log = BatchLog(location)
-            for number in range(len(found), newest_batch(location / "commits") + 1):
-                found.append((name, number, log(number)))
+            numbers = range(len(found), newest_batch(location / "commits") + 1)
+            found += [(name, number, log(number)) for number in numbers]
         return found
 
     def outputs(self, name: str, number: int) -> dict[str, list[Any]]:
@@ -91,8 +93,16 @@ class RandomRun:
         found = {
             stream: rows.get((name, number), []) for stream, rows in self.timed.emitted.items()
         }
-        late = [(k, round(ts.timestamp() * 1_000), v) for k, ts, v, _ in found["late"]]
-        return found | {"late": late}
+        return found | {"late": plain_late(found["late"])}
+
+
+def plain_late(rows: list[Any]) -> list[Any]:
+    """Late elements as the model has them."""
+    return [(k, round(_utc(ts).timestamp() * 1_000), v) for k, ts, v, _ in rows]
+
+
+def _utc(ts: datetime) -> datetime:
+    return ts if ts.tzinfo else ts.replace(tzinfo=UTC)
 
 
 def by_key(rows: list[Any]) -> list[Any]:
@@ -139,7 +149,10 @@ def test_a_random_job_puts_out_what_the_models_do(
     seed: int,
     backends: tuple[str, str],
 ) -> None:
-    """In each batch, over a restart and a savepoint; and so does its state at the end."""
+    """In each batch, over a restart and a savepoint; and so does its state at the end.
+
+    Harnesses with the clocks of the batches put out the same.
+    """
     run = RandomRun(new_environment, spark, tmp_path, seed)
     job = run.run(backends)
     latest = START_MS + 3_600_000
@@ -149,7 +162,7 @@ def test_a_random_job_puts_out_what_the_models_do(
         return (batch.watermark_ms or 0) > latest - 100
 
     until(is_over, 60)
-    model = TimedModel(run.timed.steps, run.files)
+    model, harnesses = TimedModel(run.timed.steps, run.files), TimedHarnesses(run.timed.steps)
     done = 0
     for name, number, batch in run.batches():
         wanted = model.run(batch)
@@ -157,6 +170,9 @@ def test_a_random_job_puts_out_what_the_models_do(
         found = run.outputs(name, number)
         assert in_any_order(found) == in_any_order(wanted), (name, number, batch)
         assert by_key(found["scripted"]) == by_key(wanted["scripted"])
+        same = harnesses.run(batch, model.elements(batch))
+        same["late"] = plain_late(same["late"])
+        assert in_any_order(same) == in_any_order({name: found[name] for name in same})
         done = batch.files.stop
     assert done == len(run.files)
     check_states(connect(job), job, model)

@@ -70,12 +70,13 @@ def last_file() -> list[Element]:
 def feed_rows(file: Sequence[Element]) -> list[dict[str, Any]]:
     """A file as the feed takes it."""
     return [
-        {"k": key, "ts": _time(at).isoformat(), "v": value, "calls": row(key, calls)[1]}
+        {"k": key, "ts": time_of(at).isoformat(), "v": value, "calls": row(key, calls)[1]}
         for key, at, value, calls in file
     ]
 
 
-def _time(at: int) -> datetime:
+def time_of(at: int) -> datetime:
+    """A timestamp of milliseconds since the epoch."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at)
 
 
