@@ -101,7 +101,7 @@ class Ledger(KeyedProcessFunction):
         yield value.group, value.number, value.amount, 1
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> None:
-        silent, ticks, alarm = self.silences.value()
+        silent, ticks, alarm = self.silences.value() or (0, 0, 0)
         if ctx.time_domain() is TimeDomain.EVENT_TIME:
             self.silences.update((silent + 1, ticks, 0))
         else:

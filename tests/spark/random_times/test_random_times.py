@@ -80,7 +80,7 @@ class RandomRun:
 
     def batches(self) -> list[tuple[str, int, Batch]]:
         """All committed batches of both checkpoints: folder, number, and what is logged of it."""
-        found = []
+        found: list[tuple[str, int, Batch]] = []
         for name in ("first", "second"):
             location = self.timed.folder / name
             log = BatchLog(location)
@@ -175,4 +175,5 @@ def test_a_random_job_puts_out_what_the_models_do(
         assert in_any_order(same) == in_any_order({name: found[name] for name in same})
         done = batch.files.stop
     assert done == len(run.files)
+    assert all(any(batches.values()) for batches in run.timed.emitted.values())
     check_states(connect(job), job, model)

@@ -176,22 +176,20 @@ def test_a_timer_fires_once_although_its_driver_is_killed_before_the_commit(
     source.add(at(30, "last"))
     command = [sys.executable, str(PROGRAM), str(source._folder), str(tmp_path / "state")]
     environment = {**os.environ, **temporary_files_in(tmp_path / "tmp")}
-    codes, output = [], ""
-    for _ in range(2):
-        run = subprocess.Popen(
-            command,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            output, errors = run.communicate(timeout=140)
-        finally:
-            if run.poll() is None:
-                os.killpg(run.pid, signal.SIGKILL)
-                run.communicate()
-        codes.append(run.returncode)
-    assert codes == [-signal.SIGKILL, 0], errors[-3_000:]
-    assert json.loads(output.splitlines()[-1]) == [1] * len(KEYS)
+    first, second = (program(command, environment) for _ in range(2))
+    assert first.returncode == -signal.SIGKILL, first.stderr[-3_000:]
+    assert second.returncode == 0, second.stderr[-3_000:]
+    assert json.loads(second.stdout.splitlines()[-1]) == [1] * len(KEYS)
+
+
+def program(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Runs a program in a process group of its own, which it may kill."""
+    return subprocess.run(
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        timeout=140,
+        check=False,
+    )
