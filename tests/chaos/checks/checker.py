@@ -90,7 +90,8 @@ def check_reads(
             found += _check_refusal(read, committed_at, calm)
             continue
         answers.append(read)
-        found += _check_answer(history, read, committed_at, newest)
+        if read.mode != Mode.UNCOMMITTED or not any(each.took_along(read) for each in withdrawn):
+            found += _check_answer(history, read, committed_at, newest)
         found += _check_bound(history, read, newest)
         if read.mode != Mode.UNCOMMITTED:
             found += (
