@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from tests.chaos.checks.asker import Asker
 from tests.chaos.checks.checker import DEFECTS, Kind, Violation, check_final, check_reads
-from tests.chaos.checks.history import History
 from tests.chaos.checks.reader import addresses, ask_all, client_of
 from tests.chaos.checks.reads import Mode, Read, read_file
 from tests.chaos.checks.sink_output import check_output
@@ -23,6 +22,7 @@ from tests.chaos.configuration import LEASE_MS, MARGIN_MS, RELAY_HOST, configura
 from tests.chaos.faults.relay import Relay
 from tests.chaos.faults.storage_faults import checkpoints
 from tests.chaos.faults.withdrawals import first_commits, withdrawals
+from tests.chaos.history.history import History
 from tests.chaos.jobs.driver import REPOSITORY, Driver
 from tests.chaos.jobs.fired_windows import FOLDER, check_fired
 from tests.chaos.jobs.sink_plans import WRONG_ROWS

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import psutil
-from tests.chaos.checks.batch_log import BatchLog, planned_files
+from tests.chaos.history.batch_log import BatchLog, planned_files
 from tests.chaos.jobs.workload import input_file
 from tests.chaos.processes import executors_under, is_alive, until
 

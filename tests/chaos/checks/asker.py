@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.chaos.checks.answers import consistency_of, items_of, plain, refused, told
-from tests.chaos.checks.history import History
 from tests.chaos.checks.reads import Mode, Read, Span, What
+from tests.chaos.history.history import History
 from tests.chaos.jobs.workload import (
     JOB_NAME,
     SHARES,

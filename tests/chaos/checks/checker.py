@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.chaos.checks.expected import expected, is_right, scanned_order
-from tests.chaos.checks.history import MISSING
 from tests.chaos.checks.order import fits, went_back
 from tests.chaos.checks.reads import Mode, What
+from tests.chaos.history.history import MISSING
 
 from queryable_state.wire import errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tests.chaos.checks.history import History
     from tests.chaos.checks.reads import Read
     from tests.chaos.faults.withdrawals import Withdrawal
+    from tests.chaos.history.history import History
 
 DEFECTS = frozenset({"InternalError", "CorruptDataError", "StateLostError"})
 """Refusals no fault of a round may lead to."""

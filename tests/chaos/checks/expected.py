@@ -6,13 +6,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import xxhash
-from tests.chaos.checks.history import MISSING
 from tests.chaos.checks.reads import Span, What
+from tests.chaos.history.history import MISSING
 from tests.chaos.jobs.workload import RECENT, SHARES
 
 if TYPE_CHECKING:
-    from tests.chaos.checks.history import History
     from tests.chaos.checks.reads import Read
+    from tests.chaos.history.history import History
 
 KEY_GROUPS = 128
 

@@ -8,19 +8,9 @@ from typing import Any
 import pytest
 from tests.chaos.checks.checker import Kind, check_reads
 from tests.chaos.checks.expected import expected, key_group, scanned_order
-from tests.chaos.checks.history import MISSING, History
 from tests.chaos.checks.reads import Mode, Read, Span, What
-from tests.chaos.jobs.workload import (
-    GROUPS,
-    KEYS,
-    RECENT,
-    SHARES,
-    START_MS,
-    TIMERS,
-    TOTALS,
-    WINDOW_MS,
-    WINDOW_SUMS,
-)
+from tests.chaos.history.history import MISSING, History
+from tests.chaos.jobs.workload import GROUPS, KEYS, RECENT, SHARES, TIMERS, TOTALS, WINDOW_SUMS
 
 SEED = 5
 NEWEST = 30
@@ -29,12 +19,11 @@ ALWAYS = [(0.0, 1000.0)]
 KEY = "key_1"
 _STATES = {
     What.SIZE: RECENT,
-    What.WINDOW: WINDOW_SUMS,
-    What.WINDOWS: WINDOW_SUMS,
     What.TIMERS: TIMERS,
+    **dict.fromkeys((What.WINDOW, What.WINDOWS), WINDOW_SUMS),
 }
 _KEYS = {WINDOW_SUMS: GROUPS[1]}
-WINDOW = START_MS + 4 * WINDOW_MS
+WINDOW = 1_767_225_608_000
 """Live after batch 20."""
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.chaos.checks.checker import Kind, check_reads
-from tests.chaos.checks.history import History
 from tests.chaos.checks.reads import Mode, Read
 from tests.chaos.faults.withdrawals import Loss, Withdrawal, first_commits, withdrawals
+from tests.chaos.history.history import History
 from tests.chaos.jobs.workload import TOTALS
 
 SEED = 5

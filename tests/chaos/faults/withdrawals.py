@@ -1,8 +1,8 @@
 """Batches whose commit Spark took back because their files were gone, and that ran again.
 
 A batch that is withdrawn was committed: what was answered of it was true, and its second run makes
-the same of the same input. The batch behind it, if there was one, is planned anew. Between the loss and the second commit the state is as of the batch
-before.
+the same of the same input. Between the loss and the second commit the state is as of the batch
+before. The batch behind it, if there was one, is planned anew.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.chaos.checks.history import MISSING
+from tests.chaos.history.history import MISSING
 from tests.chaos.jobs.workload import GROUP_SUMS, KEYS, RECENT, SHARES, SILENCES, STATES, TOTALS
 
 from queryable_state.server.testing.changes import ReplaceList
@@ -13,7 +13,7 @@ from queryable_state.v1 import registration_pb2
 from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
-    from tests.chaos.checks.history import History
+    from tests.chaos.history.history import History
 
 _LONG = Types.LONG()
 DECLARED = (

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame
-    from tests.chaos.checks.history import History
+    from tests.chaos.history.history import History
 
 FOLDER = "fired"
 _SHOWN = 3

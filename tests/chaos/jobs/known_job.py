@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tests.chaos.checks.asker import Asker
-from tests.chaos.checks.history import History
+from tests.chaos.history.history import History
 from tests.chaos.jobs.batches import DECLARED, changes_of
 from tests.chaos.jobs.workload import JOB_NAME, STATES
 

@@ -9,8 +9,8 @@ import random
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from tests.chaos.checks.batch_log import BatchLog
-from tests.chaos.checks.history import History
+from tests.chaos.history.batch_log import BatchLog
+from tests.chaos.history.history import History
 from tests.chaos.jobs.workload import GROUP_SUMS
 from tests.plans import PLANS, PRUNED_PLANS, halves
 

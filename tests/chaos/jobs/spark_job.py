@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from pyspark import cloudpickle
 from tests.chaos.checks.asking import Asking
-from tests.chaos.checks.batch_log import BatchLog
 from tests.chaos.checks.checker import check_reads
-from tests.chaos.checks.history import History
 from tests.chaos.checks.reads import Mode, What
+from tests.chaos.history.batch_log import BatchLog
+from tests.chaos.history.history import History
 from tests.chaos.jobs import functions
 from tests.chaos.jobs.workload import JOB_NAME, SCHEMA, Feed
 from tests.chaos.site import commit_times, newest_batch

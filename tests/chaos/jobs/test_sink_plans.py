@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chaos.checks.history import History
+from tests.chaos.history.history import History
 from tests.chaos.jobs.sink_plans import ACTIONS, NO_ACTION, action_of, rows_of_batch
 from tests.chaos.jobs.workload import rows_of
 from tests.plans import PRUNED_PLANS

@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.chaos.checks.batch_log import Batch, BatchLog
+from tests.chaos.history.batch_log import Batch, BatchLog
 from tests.chaos.site import newest_batch
 from tests.spark.feed import Feed
 from tests.spark.random_times.timed_harnesses import TimedHarnesses

@@ -23,7 +23,7 @@ from queryable_state.streaming.testing import KeyedOperatorHarness, WindowedOper
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tests.chaos.checks.batch_log import Batch
+    from tests.chaos.history.batch_log import Batch
     from tests.runtime.timers.timer_model import Call
     from tests.spark.random_times.timed_model import Element
 

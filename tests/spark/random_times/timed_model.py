@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from tests.chaos.checks.batch_log import Batch
+    from tests.chaos.history.batch_log import Batch
 
 START_MS = 1_767_225_600_000
 NO_WATERMARK = -(1 << 63)

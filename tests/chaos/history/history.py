@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 from typing import TYPE_CHECKING, Any
 
-from tests.chaos.checks.batch_log import a_file_each
-from tests.chaos.checks.timed_history import PROCESSING, TimedHistory
+from tests.chaos.history.batch_log import a_file_each
+from tests.chaos.history.timed_history import PROCESSING, TimedHistory
 from tests.chaos.jobs.workload import (
     GROUP_SUMS,
     GROUPS,
@@ -23,7 +23,7 @@ from tests.chaos.jobs.workload import (
 )
 
 if TYPE_CHECKING:
-    from tests.chaos.checks.batch_log import Batch, BatchOf
+    from tests.chaos.history.batch_log import Batch, BatchOf
     from tests.chaos.jobs.workload import Row
 
 MISSING = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chaos.checks.timed_history import EVENT, PROCESSING, TimedHistory
+from tests.chaos.history.timed_history import EVENT, PROCESSING, TimedHistory
 from tests.chaos.jobs.workload import DELAY_MS, SILENCE_MS, TICK_MS, WINDOW_MS, Row
 
 NOW = 5_000_000
