@@ -19,7 +19,7 @@ from queryable_state.streaming import (
     Types,
     WatermarkStrategy,
 )
-from queryable_state.wire.errors import JobError
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,7 +145,7 @@ def test_windows_refuse_rows_without_an_event_time(
     windowed.process(Counted(), RESULT).uid("windows").print()
     source.add({"k": "a", "ts": datetime(2026, 1, 1, tzinfo=UTC).isoformat()}, {"k": "b"})
     told = r"operator 'windows'.* key 'b': .* has no timestamp.* its event-time column is null"
-    with pytest.raises(JobError, match=told):
+    with pytest.raises(InvalidRequestError, match=told):
         env.execute("null", trigger={"availableNow": True})
 
 
