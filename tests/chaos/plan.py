@@ -69,6 +69,8 @@ class RoundPlan:
     random_actions: bool
     """The job has a sink that runs a random action a batch; not with a file sink."""
     strikes: tuple[Strike, ...]
+    windowed: bool
+    """The job has windows behind its first operator, with a sink; not with a file sink."""
 
     @classmethod
     def of(cls, seed: int, *, only: tuple[str, ...] = (), strikes: int = 0) -> RoundPlan:
@@ -99,6 +101,7 @@ class RoundPlan:
                 Strike(fault=name, after_s=chance.uniform(0.2, 2.5), waits=chance.random() < 0.7)
                 for name in names
             ),
+            windowed=kind != "sink" and chance.random() < 0.7,
         )
 
     def __str__(self) -> str:
@@ -111,5 +114,6 @@ class RoundPlan:
                 f"{self.tolerable_failures} failed ones tolerated",
                 *([f"file sink behind {self.sink_plan}"] if self.file_sink else []),
                 *(["a random action a batch"] if self.random_actions else []),
+                *(["windows"] if self.windowed else []),
             ]
         )

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from tests.chaos.checks.asker import Asker
 from tests.chaos.checks.checker import DEFECTS, Kind, Violation, check_final, check_reads
-from tests.chaos.checks.history import History
 from tests.chaos.checks.reader import addresses, ask_all, client_of
 from tests.chaos.checks.reads import Mode, Read, read_file
 from tests.chaos.checks.sink_output import check_output
@@ -23,9 +22,18 @@ from tests.chaos.configuration import LEASE_MS, MARGIN_MS, RELAY_HOST, configura
 from tests.chaos.faults.relay import Relay
 from tests.chaos.faults.storage_faults import checkpoints
 from tests.chaos.faults.withdrawals import first_commits, withdrawals
+from tests.chaos.history.history import History
 from tests.chaos.jobs.driver import REPOSITORY, Driver
+from tests.chaos.jobs.fired_windows import FOLDER, check_fired
 from tests.chaos.jobs.sink_plans import WRONG_ROWS
-from tests.chaos.jobs.workload import JOB_NAME, KEY_STATES, STATES, Feed
+from tests.chaos.jobs.workload import (
+    JOB_NAME,
+    KEY_STATES,
+    STATES,
+    TIMERS,
+    WINDOW_SUMS,
+    Feed,
+)
 from tests.chaos.plan import FAULTS
 from tests.chaos.processes import StuckError, describe, executors_under, kill, under, until
 from tests.chaos.result import RoundResult, StrikeResult, note_recoveries
@@ -63,7 +71,9 @@ class Round:
         self._cluster = cluster
         self._durable = durable
         self._say = say
-        self._states = KEY_STATES if plan.file_sink else STATES
+        self._states = (*(KEY_STATES if plan.file_sink else STATES), TIMERS)
+        if plan.windowed:
+            self._states = (*self._states, WINDOW_SUMS)
         self._feed = Feed(folder / "input", plan.seed)
         self._fed = threading.Event()
         self._began = time.time()
@@ -98,6 +108,7 @@ class Round:
         root = state / "query.queryable-state" if plan.file_sink else state / JOB_NAME
         output = self._folder / "output" if plan.file_sink else None
         arguments = ["--master", self._cluster.master, "--folder", str(self._folder)]
+        arguments += ["--spark", str(spark)]
         for name, value in configuration(plan, self._folder, port, durable=self._durable).items():
             arguments += ["--conf", f"{name}={value}"]
         if plan.file_sink or not self._durable:
@@ -106,6 +117,8 @@ class Round:
             arguments += ["--output", str(output), "--plan", plan.sink_plan]
         if plan.random_actions:
             arguments += ["--actions", str(plan.seed)]
+        if plan.windowed:
+            arguments += ["--windowed"]
         driver = Driver(self._folder, self._cluster, arguments)
         return Site(
             folder=self._folder,
@@ -132,7 +145,7 @@ class Round:
         def feed() -> None:
             while not self._fed.wait(0.02):
                 ends = site.input_ends
-                if self._feed.batches <= site.planned() + 1 and self._feed.batches != ends:
+                if self._feed.files <= site.planned_files() and self._feed.files != ends:
                     self._feed.add()
 
         thread = threading.Thread(target=feed, name="chaos feed", daemon=True)
@@ -197,47 +210,57 @@ class Round:
         self._fed.set()
         # The feeder may be about to add one.
         time.sleep(0.1)
-        newest = self._feed.batches - 1
-        site.wait(
-            lambda: site.committed() >= newest,
-            END_S,
-            f"batch {newest}, the last one, is not committed",
-        )
-        result.violations += check_final(History(self._plan.seed), self._final(site), newest)
 
-    def _final(self, site: Site) -> list[Read]:
-        """Answers for every key, and of every kind; of tries that refuse some, the last one."""
-        newest = self._feed.batches - 1
+        def is_done() -> bool:
+            """Whether all files are in, and no timer of processing time is left."""
+            newest = site.committed()
+            files = site.batches()(newest).files.stop
+            return files == self._feed.files and not self._history(site).ticks_pending(newest)
+
+        site.wait(is_done, END_S, f"file {self._feed.files - 1}, the last one, is not committed")
+        result.violations += self._check_end(site)
+
+    def _check_end(self, site: Site) -> list[Violation]:
+        """What is wrong with answers after the last batch, of every key and of every kind.
+
+        Batches without input may still come: then all is asked again, as it is where some are
+        refused.
+        """
         ends_at_s = time.monotonic() + RECOVERY_S
         while True:
             site.watch()
-            reads: list[Read] = []
             for address in addresses(site.servers_folder):
+                newest = site.committed()
                 reads = asyncio.run(_ask_once(address, self._states))
                 # A server is told of a commit some milliseconds after Spark has made it.
                 behind = any(r.version is not None and r.version < newest for r in reads)
+                moved = site.planned() > newest
                 refused = {read.error for read in reads if read.refused}
-                if refused & DEFECTS or not (behind or refused):
-                    return reads
-            if time.monotonic() > ends_at_s:
-                return reads
+                is_last = time.monotonic() > ends_at_s
+                if is_last or refused & DEFECTS or not (behind or refused or moved):
+                    return check_final(self._history(site), reads, newest)
+
+    def _history(self, site: Site) -> History:
+        return History(self._plan.seed, site.batches())
 
     def _judge(self, site: Site, result: RoundResult) -> None:
         reads = list(read_file(self._reads)) if self._reads.exists() else []
         result.violations += site.violations
         withdrawn = withdrawals(site.losses, site.committed_at())
         committed_at = first_commits(site.losses, site.committed_at())
-        newest = self._feed.batches - 1
-        result.violations += check_reads(
-            History(self._plan.seed), reads, committed_at, newest, withdrawn=withdrawn
-        )
+        history, newest = self._history(site), site.planned()
+        result.violations += check_reads(history, reads, committed_at, newest, withdrawn=withdrawn)
+        wrong_watermarks = history.wrong_watermarks(newest)
+        result.violations += (Violation(Kind.WATERMARK, each) for each in wrong_watermarks)
         note_recoveries(result.strikes, reads, committed_at)
-        result.batches = self._feed.batches
+        result.batches = newest + 1
         result.refusals = sum(read.refused for read in reads)
         result.answers = len(reads) - result.refusals
         result.checkpoints = max((number for number, _ in checkpoints(site.root)), default=0)
         if site.output is not None and site.output.exists():
-            result.violations += check_output(site.output, self._plan.seed, self._feed.batches)
+            result.violations += check_output(site.output, self._plan.seed, self._feed.files)
+        if self._plan.windowed:
+            result.violations += check_fired(self._folder / FOLDER, history, site.committed())
         wrong = self._folder / WRONG_ROWS
         if wrong.exists():
             lines = wrong.read_text().splitlines()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import psutil
+from tests.chaos.history.batch_log import BatchLog, planned_files
 from tests.chaos.jobs.workload import input_file
 from tests.chaos.processes import executors_under, is_alive, until
 
@@ -66,7 +67,7 @@ class Site:
     violations: list[Violation] = field(default_factory=list)
     """What faults found to be wrong."""
     input_ends: int | None = None
-    """The file of this batch is not written yet, nor any after it."""
+    """This file is not written yet, nor any after it."""
     watch: Callable[[], None] = field(default=lambda: None)
     """Called while something is waited for: starts the driver again where it has ended."""
 
@@ -110,6 +111,14 @@ class Site:
         """The newest batch of which Spark has fixed the input; -1: none."""
         return newest_batch(self.spark / "offsets")
 
+    def planned_files(self) -> int:
+        """How many files of the input are in planned batches."""
+        return planned_files(self.spark)
+
+    def batches(self) -> BatchLog:
+        """The batches as Spark's log has them now."""
+        return BatchLog(self.spark)
+
     def committed(self) -> int:
         """The newest batch Spark has committed; -1: none."""
         return newest_batch(self.spark / "commits")
@@ -120,7 +129,7 @@ class Site:
 
     @contextlib.contextmanager
     def input_held_back(self, number: int) -> Iterator[None]:
-        """Keeps the file of a batch from the job, and those after it; it may not be planned yet.
+        """Keeps a file of the input from the job, and those after it; it may not be planned yet.
 
         A commit that is withdrawn takes the offsets behind it along, but the source remembers the
         file it gave: with another one there, both would become one batch, in any order.

@@ -11,7 +11,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.chaos.checks.history import History
 from tests.chaos.checks.reads import What
 from tests.chaos.jobs.spark_job import KnownSparkJob
 from tests.chaos.jobs.workload import JOB_NAME, KEYS, SHARES, TOTALS
@@ -90,7 +89,7 @@ def first_page(known: KnownSparkJob) -> bytes:
 
 def check_idle_answers(known: KnownSparkJob, token: bytes) -> None:
     """One of each question, by a blocking client, as of the last batch."""
-    history, batch = History(known.seed), known.committed
+    history, batch = known.history(), known.committed
     with closing(client_of(known)) as client:
         cut = client.multi_get(JOB_NAME, TOTALS, KEYS, one_cut=True)
         assert cut.version == batch

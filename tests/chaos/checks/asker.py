@@ -5,26 +5,32 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tests.chaos.checks.history import History
+from tests.chaos.checks.answers import consistency_of, items_of, plain, refused, told
 from tests.chaos.checks.reads import Mode, Read, Span, What
-from tests.chaos.jobs.workload import JOB_NAME, SHARES
+from tests.chaos.history.history import History
+from tests.chaos.jobs.workload import (
+    JOB_NAME,
+    SHARES,
+    START_MS,
+    STEP_MS,
+    TIMERS,
+    WINDOW_MS,
+    WINDOW_SUMS,
+)
 
 from queryable_state.client import (
-    Consistency,
     KeyStatus,
-    ListState,
-    MapState,
+    TimeWindow,
     UnknownKeyOrNamespaceError,
-    ValueState,
 )
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
-    from queryable_state.client import KvState, QueryableStateClient, ReadInfo, Scan
+    from queryable_state.client import QueryableStateClient
 
 _WHATS = {
     What.VALUE: 4,
@@ -36,35 +42,20 @@ _WHATS = {
     What.MEASURE: 1,
 }
 MODES = (*[Mode.COMMITTED] * 11, *[Mode.UNCOMMITTED] * 3, *[Mode.AT_LEAST] * 4, *[Mode.WITHIN] * 2)
+_WINDOWED = {What.WINDOW: 3, What.WINDOWS: 2}
+_TIMED = {What.TIMERS: 3}
 _SHARES = 5
+_WINDOWS_BACK = 6
+"""Windows are asked for that start up to so many before the newest rows."""
 
 
-def plain(state: KvState) -> Any:
-    """A state's value as `History` has it."""
-    if isinstance(state, ValueState):
-        return list(state.value())
-    if isinstance(state, MapState):
-        return sorted([key, value] for key, value in state.items())
-    if isinstance(state, ListState):
-        return list(state.get())
-    return list(state.get())
-
-
-def told(info: ReadInfo) -> dict[str, Any]:
-    """What an answer says of itself, as a `Read` has it."""
-    return {
-        "ended": time.time(),
-        "version": info.version,
-        "server": info.server_id,
-        "commit_s": info.commit_time_ms / 1000,
-    }
-
-
-def refused(read: Read, refusal: Exception) -> Read:
-    """A read that was not answered."""
-    return replace(
-        read, ended=time.time(), error=type(refusal).__name__, message=str(refusal), version=None
-    )
+_STATE_OF = {
+    # The state with entries.
+    What.ENTRY: SHARES,
+    What.WINDOW: WINDOW_SUMS,
+    What.WINDOWS: WINDOW_SUMS,
+    What.TIMERS: TIMERS,
+}
 
 
 class Asker:
@@ -81,7 +72,9 @@ class Asker:
     ) -> None:
         """`committed` knows of commits otherwise, as who has made them: those must be seen."""
         self._client = client
-        self._states = states
+        self._plain = [state for state in states if state not in (TIMERS, WINDOW_SUMS)]
+        timed = _TIMED if TIMERS in states else {}
+        self._whats = _WHATS | timed | (_WINDOWED if WINDOW_SUMS in states else {})
         self._chance = chance
         self._committed = committed
         self._modes = modes
@@ -89,11 +82,9 @@ class Asker:
     async def ask(self) -> list[Read]:
         """One question; what it was answered, for each key or page. Every exception is, too."""
         chance = self._chance
-        state = chance.choice(self._states)
-        what = chance.choices([*_WHATS], [*_WHATS.values()])[0]
-        if what == What.ENTRY:
-            # The state with entries.
-            state = SHARES
+        what = chance.choices([*self._whats], [*self._whats.values()])[0]
+        # Some questions are of one state.
+        state = _STATE_OF.get(what) or chance.choice(self._plain)
         mode, bound = self._mode()
         if what == What.MEASURE:
             mode, bound = Mode.COMMITTED, 0.0
@@ -104,7 +95,7 @@ class Asker:
         one = Read(
             state=state,
             key="" if what in (What.SCAN, What.MEASURE) else chance.choice(keys),
-            element=chance.randrange(_SHARES) if of_entry else None,
+            element=self._element(what) if of_entry or what == What.WINDOW else None,
             started=time.time(),
             ended=0.0,
             what=what,
@@ -127,14 +118,22 @@ class Asker:
             return [refused(one, refusal)]
 
     async def value(self, state: str, key: str) -> Read:
-        """The committed value of one key."""
-        one = Read(state=state, key=key, started=time.time(), ended=0.0)
+        """The committed value of one key: all windows or timers, if these are the state."""
+        what = {TIMERS: What.TIMERS, WINDOW_SUMS: What.WINDOWS}.get(state, What.VALUE)
+        one = Read(state=state, key=key, what=what, started=time.time(), ended=0.0)
         try:
             return await self._one(one)
         except UnknownKeyOrNamespaceError:
             return replace(one, ended=time.time())
         except Exception as refusal:  # noqa: BLE001 - the checker judges its class
             return refused(one, refusal)
+
+    def _element(self, what: What) -> int:
+        if what != What.WINDOW:
+            return self._chance.randrange(_SHARES)
+        newest = START_MS + max(self._committed(), 0) * STEP_MS
+        back = self._chance.randrange(_WINDOWS_BACK) * WINDOW_MS
+        return newest - newest % WINDOW_MS - back
 
     def _mode(self) -> tuple[Mode, float]:
         chance = self._chance
@@ -161,6 +160,19 @@ class Asker:
             case What.ENTRY:
                 entry = await client.get_map_entry(*asked, one.element, consistency=consistency)
                 return replace(one, value=entry.value(), **told(entry.info))
+            case What.WINDOW:
+                assert one.element is not None
+                window = TimeWindow(one.element, one.element + WINDOW_MS)
+                state = await client.get_kv_state(*asked, window=window, consistency=consistency)
+                return replace(one, value=plain(state), **told(state.info))
+            case What.WINDOWS:
+                windows = await client.get_windows(*asked, consistency=consistency)
+                live = [[window.start, plain(state)] for window, state in windows.items()]
+                return replace(one, value=live, **told(windows.info))
+            case What.TIMERS:
+                timers = await client.get_timers(*asked, consistency=consistency)
+                pending = [[timer.clock.name, timer.timestamp_ms] for timer in timers]
+                return replace(one, value=pending, **told(timers.info))
             case What.EXISTS:
                 entry_of = () if one.element is None else (one.element,)
                 present = await client.contains(*asked, *entry_of, consistency=consistency)
@@ -213,7 +225,7 @@ class Asker:
                         if (bound := getattr(span, name)) is not None
                     },
                 ) as scan:
-                    items = await _items(scan, with_batch=one.mode == Mode.UNCOMMITTED)
+                    items = await items_of(scan, with_batch=one.mode == Mode.UNCOMMITTED)
             except Exception as refusal:  # noqa: BLE001 - the checker judges its class
                 return [*reads, refused(page, refusal)]
             assert scan.info is not None
@@ -251,26 +263,3 @@ class Asker:
         ordered = groups == list(range(len(groups)))
         value = [groups[0], groups[-1], measured.complete and ordered] if groups else None
         return replace(one, value=value, ended=time.time())
-
-
-async def _items(scan: Scan, *, with_batch: bool) -> list[list[Any]]:
-    """What a scan gives, as a `Read` has it."""
-    items = []
-    async for page in scan.pages():
-        assert scan.info is not None
-        batch = [scan.info.version] if with_batch else []
-        items += [[key, None if state is None else plain(state), *batch] for key, state in page]
-    return items
-
-
-def consistency_of(read: Read) -> Consistency:
-    """How a client asks for what a read asks for."""
-    match read.mode:
-        case Mode.COMMITTED:
-            return Consistency.COMMITTED
-        case Mode.UNCOMMITTED:
-            return Consistency.UNCOMMITTED
-        case Mode.AT_LEAST:
-            return Consistency.at_least(int(read.bound))
-        case Mode.WITHIN:
-            return Consistency.within(read.bound)

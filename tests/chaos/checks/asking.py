@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from tests.chaos.checks.asker import Asker
-from tests.chaos.jobs.workload import STATES
+from tests.chaos.jobs.workload import STATES, TIMERS, WINDOW_SUMS
 
 from queryable_state.client import QueryableStateClient
 
@@ -87,7 +87,12 @@ class Asking:
             async with QueryableStateClient(
                 host, int(port), direct=direct, timeout_s=_TIMEOUT_S
             ) as client:
-                asker = Asker(client, STATES, self._chance, committed=self._committed)
+                asker = Asker(
+                    client,
+                    (*STATES, TIMERS, WINDOW_SUMS),
+                    self._chance,
+                    committed=self._committed,
+                )
                 refused = 0
                 while refused < 2 * _ASKERS and not self._stopped.is_set():
                     asked = await asyncio.gather(*(asker.ask() for _ in range(_ASKERS)))

@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.chaos.checks.expected import expected, is_right, scanned_order
-from tests.chaos.checks.history import MISSING
 from tests.chaos.checks.order import fits, went_back
 from tests.chaos.checks.reads import Mode, What
+from tests.chaos.history.history import MISSING
 
 from queryable_state.wire import errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tests.chaos.checks.history import History
     from tests.chaos.checks.reads import Read
     from tests.chaos.faults.withdrawals import Withdrawal
+    from tests.chaos.history.history import History
 
 DEFECTS = frozenset({"InternalError", "CorruptDataError", "StateLostError"})
 """Refusals no fault of a round may lead to."""
@@ -53,6 +53,7 @@ class Kind(enum.StrEnum):
     STUCK = "no progress"
     NOT_REFUSED = "something that must be refused by name was not"
     OUTPUT = "rows of the sink are not those of the input"
+    WATERMARK = "a watermark that the rows before do not make"
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def check_reads(
             found += _check_refusal(read, committed_at, calm)
             continue
         answers.append(read)
-        found += _check_answer(history, read, committed_at, newest)
+        if read.mode != Mode.UNCOMMITTED or not any(each.took_along(read) for each in withdrawn):
+            found += _check_answer(history, read, committed_at, newest)
         found += _check_bound(history, read, newest)
         if read.mode != Mode.UNCOMMITTED:
             found += (

@@ -6,13 +6,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import xxhash
-from tests.chaos.checks.history import MISSING
 from tests.chaos.checks.reads import Span, What
+from tests.chaos.history.history import MISSING
 from tests.chaos.jobs.workload import RECENT, SHARES
 
 if TYPE_CHECKING:
-    from tests.chaos.checks.history import History
     from tests.chaos.checks.reads import Read
+    from tests.chaos.history.history import History
 
 KEY_GROUPS = 128
 
@@ -44,7 +44,9 @@ def expected(history: History, read: Read, version: int) -> Any:
             return value
         case What.EXPLAINED:
             return MISSING if value is MISSING else [value, key_group(read.key)]
-        case What.ENTRY:
+        case What.WINDOWS | What.TIMERS:
+            return value or []
+        case What.ENTRY | What.WINDOW:
             assert read.element is not None
             return _entry(value, read.element)
         case What.EXISTS:

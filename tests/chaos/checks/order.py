@@ -20,9 +20,9 @@ from tests.chaos.faults.withdrawals import bound_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tests.chaos.checks.history import History
     from tests.chaos.checks.reads import Read
     from tests.chaos.faults.withdrawals import Withdrawal
+    from tests.chaos.history.history import History
 
     Key = tuple[str, str]
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, TextIO
 os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
 
 from tests.chaos.checks.asker import Asker
-from tests.chaos.checks.history import History
 from tests.chaos.checks.reads import Read, to_lines
+from tests.chaos.history.history import History
 from tests.chaos.jobs.workload import TOTALS
 from tests.chaos.site import newest_batch
 

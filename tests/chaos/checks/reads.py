@@ -32,6 +32,12 @@ class What(enum.StrEnum):
     """
     MEASURE = "measure"
     """The first and the last key group measured, and whether that says to be complete."""
+    WINDOW = "window"
+    """The state of one window of a key."""
+    WINDOWS = "windows"
+    """All live windows of a key."""
+    TIMERS = "timers"
+    """The pending timers of a key."""
 
 
 class Mode(enum.StrEnum):
@@ -80,7 +86,7 @@ class Read:
     message: str = ""
     what: What = What.VALUE
     element: int | None = None
-    """The entry of a map that is asked for; None: no entry."""
+    """The entry of a map, or the start of the window, that is asked for; None: neither."""
     mode: Mode = Mode.COMMITTED
     bound: float = 0.0
     """Of the mode, where it has one."""

@@ -8,15 +8,23 @@ from typing import Any
 import pytest
 from tests.chaos.checks.checker import Kind, check_reads
 from tests.chaos.checks.expected import expected, key_group, scanned_order
-from tests.chaos.checks.history import MISSING, History
 from tests.chaos.checks.reads import Mode, Read, Span, What
-from tests.chaos.jobs.workload import KEYS, RECENT, SHARES, TOTALS
+from tests.chaos.history.history import MISSING, History
+from tests.chaos.jobs.workload import GROUPS, KEYS, RECENT, SHARES, TIMERS, TOTALS, WINDOW_SUMS
 
 SEED = 5
 NEWEST = 30
 COMMITTED_AT = {batch: 100.0 + batch for batch in range(NEWEST + 1)}
 ALWAYS = [(0.0, 1000.0)]
 KEY = "key_1"
+_STATES = {
+    What.SIZE: RECENT,
+    What.TIMERS: TIMERS,
+    **dict.fromkeys((What.WINDOW, What.WINDOWS), WINDOW_SUMS),
+}
+_KEYS = {WINDOW_SUMS: GROUPS[1]}
+WINDOW = 1_767_225_608_000
+"""Live after batch 20."""
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +34,15 @@ def history() -> History:
 
 def right(history: History, version: int, what: What = What.VALUE, **fields: Any) -> Read:
     """A right answer, shortly after the batch was committed."""
-    state = RECENT if what == What.SIZE else SHARES if fields.get("element") is not None else TOTALS
+    state = SHARES if fields.get("element") is not None else TOTALS
+    state = _STATES.get(what, state)
     asked: dict[str, Any] = {
         "state": state,
-        "key": "" if what in (What.SCAN, What.MEASURE) else KEY,
+        "key": ""
+        if what in (What.SCAN, What.MEASURE)
+        else GROUPS[1]
+        if state == WINDOW_SUMS
+        else KEY,
         "what": what,
         "started": 100.2 + version,
         "ended": 100.3 + version,
@@ -57,7 +70,8 @@ def with_items(read: Read, items: list[Any]) -> Read:
 
 def test_right_answers_of_every_kind_pass(history: History) -> None:
     asked: list[tuple[What, dict[str, Any]]] = [
-        *((what, {}) for what in What if what not in (What.SCAN, What.ENTRY)),
+        *((what, {}) for what in What if what not in (What.SCAN, What.ENTRY, What.WINDOW)),
+        (What.WINDOW, {"element": WINDOW}),
         *((what, {"element": 3}) for what in (What.ENTRY, What.EXISTS)),
         *((What.SCAN, {"span": span}) for span in (Span(), Span(prefix="key_2", limit=3))),
     ]
@@ -78,10 +92,14 @@ def test_right_answers_of_every_kind_pass(history: History) -> None:
         (What.EXISTS, False),
         (What.SIZE, 99),
         (What.MEASURE, [0, 63, True]),
+        (What.WINDOW, ["group_1", 1, 1, 1]),
+        (What.WINDOWS, []),
+        (What.TIMERS, [["EVENT_TIME", WINDOW]]),
     ],
 )
 def test_a_wrong_answer_of_any_kind_is_found(history: History, what: What, wrong: object) -> None:
-    fields: dict[str, Any] = {"element": 3} if what == What.ENTRY else {}
+    element = {What.ENTRY: 3, What.WINDOW: WINDOW}.get(what)
+    fields: dict[str, Any] = {} if element is None else {"element": element}
     read = dataclasses.replace(right(history, 20, what, **fields), value=wrong)
     assert kinds(history, read) == [Kind.WRONG_VALUE]
 

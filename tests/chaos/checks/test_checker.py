@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.chaos.checks.checker import Kind, check_final, check_reads
-from tests.chaos.checks.history import MISSING, History
 from tests.chaos.checks.reads import Read, read_file, to_lines
+from tests.chaos.history.history import MISSING, History
 from tests.chaos.jobs.workload import GROUP_SUMS, RECENT, SHARES, STATES, TOTALS, rows_of
 
 if TYPE_CHECKING:

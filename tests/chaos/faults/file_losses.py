@@ -56,7 +56,8 @@ def lose_files(site: Site) -> str:
     site.losses.append(Loss(batch=newest, at=time.time(), committed_at=site.committed_at()[newest]))
     aside = site.folder / f"lost-{site.driver.starts}"
     _move(gone.paths, site.root, aside)
-    with site.input_held_back(newest + 2):
+    # The batch behind may have been planned, with the file after those of this one.
+    with site.input_held_back(site.batches()(newest).files.stop + 1):
         outcome = _go_on(site, gone, newest, aside)
     return f"{gone.what}, batch {newest} is the newest: {', '.join(gone.paths)}; {outcome}"
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.chaos.checks.checker import Kind, check_reads
-from tests.chaos.checks.history import History
-from tests.chaos.checks.reads import Read
+from tests.chaos.checks.reads import Mode, Read
 from tests.chaos.faults.withdrawals import Loss, Withdrawal, first_commits, withdrawals
+from tests.chaos.history.history import History
 from tests.chaos.jobs.workload import TOTALS
 
 SEED = 5
@@ -52,6 +54,14 @@ def test_before_the_loss_nothing_is_different() -> None:
 def test_between_loss_and_second_commit_the_batch_is_not_shown() -> None:
     assert kinds(read(115.0, BATCH)) == [Kind.UNCOMMITTED]
     assert kinds(read(105.0, BATCH)) == []
+
+
+def test_the_batch_behind_may_have_been_another_one_before_the_loss() -> None:
+    """Only uncommitted answers were of it."""
+    wrong = replace(read(105.0, BATCH + 1), value=[1, 1, 1], mode=Mode.UNCOMMITTED)
+    assert kinds(wrong) == []
+    assert kinds(replace(wrong, started=111.0, ended=111.1)) == [Kind.WRONG_VALUE]
+    assert kinds(wrong, withdrawn=()) == [Kind.WRONG_VALUE]
 
 
 def test_a_batch_whose_commit_was_written_again_is_withdrawn() -> None:

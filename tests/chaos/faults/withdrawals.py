@@ -2,7 +2,7 @@
 
 A batch that is withdrawn was committed: what was answered of it was true, and its second run makes
 the same of the same input. Between the loss and the second commit the state is as of the batch
-before.
+before. The batch behind it, if there was one, is planned anew.
 """
 
 from __future__ import annotations
@@ -44,6 +44,13 @@ class Withdrawal:
             and read.started >= self.lost_at
             and read.ended < self.again_at
         )
+
+    def took_along(self, read: Read) -> bool:
+        """Whether an answer is of the batch behind, as it was planned before the loss.
+
+        It was not committed, and Spark plans it anew: with another processing time.
+        """
+        return read.version == self.batch + 1 and read.started < self.lost_at
 
 
 def withdrawals(losses: Iterable[Loss], committed_at: Mapping[int, float]) -> list[Withdrawal]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from tests import plans
-from tests.chaos.jobs import functions, sink_plans
+from tests.chaos.jobs import fired_windows, functions, sink_plans
 from tests.chaos.jobs.workload import JOB_NAME, SCHEMA
 
 from queryable_state.streaming import StreamExecutionEnvironment
@@ -63,9 +63,11 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--checkpoint-location", help="of Spark; without it, where our root has it")
+    parser.add_argument("--spark", type=Path, required=True, help="Spark's checkpoint location")
     parser.add_argument("--output", help="write every row there, by a query started here")
     parser.add_argument("--plan", help="the plan before that output, of sink_plans")
     parser.add_argument("--actions", type=int, metavar="SEED", help="a random action a batch")
+    parser.add_argument("--windowed", action="store_true", help="with windows behind the ledger")
     parser.add_argument("--rename", action="append", default=[], metavar="OLD=NEW")
     options = parser.parse_args()
 
@@ -78,14 +80,15 @@ def main() -> None:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     env = StreamExecutionEnvironment.get_execution_environment(spark)
-    rows = env.from_dataframe(
+    frame = (
         spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", 1)
         .json(str(options.folder / "input"))
     )
     renamed = dict(each.split("=") for each in options.rename)
+    ledger = functions.build_ledger(env.from_dataframe(functions.watermarked(frame)), renamed)
     if options.output:
-        frame = functions.build_rows(rows, renamed).to_dataframe()
+        frame = ledger.to_dataframe()
         query = (
             sink_plans.FILE_SINK_PLANS[options.plan](frame)
             .writeStream.format("json")
@@ -95,11 +98,13 @@ def main() -> None:
         )
         job: Job = SparkJob(query)
     else:
-        sums = functions.build(rows, renamed)
+        sums = functions.build_sums(ledger, renamed)
+        wrong = options.folder / sink_plans.WRONG_ROWS
         if options.actions is not None:
-            sums.add_sink(
-                sink_plans.random_actions(options.actions, options.folder / sink_plans.WRONG_ROWS)
-            )
+            sums.add_sink(sink_plans.random_actions(options.actions, options.spark, wrong))
+        if options.windowed:
+            fired = fired_windows.written(options.folder / fired_windows.FOLDER, wrong)
+            functions.build_windows(ledger).add_sink(fired)
         job = env.execute_async(JOB_NAME, checkpoint_location=options.checkpoint_location)
     gateway = spark.sparkContext._gateway
     assert gateway is not None

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tests.chaos.checks.asker import Asker
-from tests.chaos.checks.history import History
+from tests.chaos.history.history import History
 from tests.chaos.jobs.batches import DECLARED, changes_of
 from tests.chaos.jobs.workload import JOB_NAME, STATES
 
@@ -67,7 +67,7 @@ class KnownJob:
     async def seal(self) -> None:
         """Writes the batch after the newest committed one, or writes it again."""
         self.newest = self.committed + 1
-        changes = changes_of(self.history, self.seed, self.newest)
+        changes = changes_of(self.history, self.newest)
         await self._job.seal(self.newest, changes)
 
     async def commit(self) -> None:

@@ -9,8 +9,9 @@ import random
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from tests.chaos.checks.history import History
-from tests.chaos.jobs.workload import GROUP_SUMS, rows_of
+from tests.chaos.history.batch_log import BatchLog
+from tests.chaos.history.history import History
+from tests.chaos.jobs.workload import GROUP_SUMS
 from tests.plans import PLANS, PRUNED_PLANS, halves
 
 if TYPE_CHECKING:
@@ -54,10 +55,10 @@ def action_of(seed: int, batch_id: int) -> str:
     return chance.choice(chance.choice(kinds))
 
 
-def rows_of_batch(history: History, seed: int, batch_id: int) -> list[tuple[str, int]]:
+def rows_of_batch(history: History, batch_id: int) -> list[tuple[str, int]]:
     """What the last operator puts out for a batch: each group that has rows in it, with its count
     as `acted_on` has it."""
-    groups = sorted({row.group for row in rows_of(seed, batch_id)})
+    groups = sorted({row.group for row in history.rows(batch_id)})
     return [
         (group, history.value(GROUP_SUMS, group, batch_id)[0] % _NUMBERS + 1) for group in groups
     ]
@@ -68,16 +69,19 @@ def acted_on(batch: DataFrame) -> DataFrame:
     return batch.select("group", (F.col("ones") % _NUMBERS + 1).alias("count"))
 
 
-def random_actions(seed: int, wrong: Path) -> Callable[[DataFrame, int], None]:
-    """A sink with an action a batch; lines in the file `wrong` say what it got wrongly."""
-    history = History(seed)
+def random_actions(seed: int, spark: Path, wrong: Path) -> Callable[[DataFrame, int], None]:
+    """A sink with an action a batch; lines in the file `wrong` say what it got wrongly.
+
+    `spark`: the checkpoint location, whose log says what the input of a batch is.
+    """
+    history = History(seed, BatchLog(spark))
 
     def run(batch: DataFrame, batch_id: int) -> None:
         name = action_of(seed, batch_id)
         if name == NO_ACTION:
             return
         plan = (PLANS | PRUNED_PLANS)[name]
-        found, rows = plan.run(acted_on(batch)), rows_of_batch(history, seed, batch_id)
+        found, rows = plan.run(acted_on(batch)), rows_of_batch(history, batch_id)
         if not plan.is_right(found, rows):
             with wrong.open("a") as file:
                 file.write(f"batch {batch_id}, {name}: {found} of {rows}\n")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark import cloudpickle
 from tests.chaos.checks.asking import Asking
 from tests.chaos.checks.checker import check_reads
-from tests.chaos.checks.history import History
 from tests.chaos.checks.reads import Mode, What
+from tests.chaos.history.batch_log import BatchLog
+from tests.chaos.history.history import History
 from tests.chaos.jobs import functions
 from tests.chaos.jobs.workload import JOB_NAME, SCHEMA, Feed
 from tests.chaos.site import commit_times, newest_batch
@@ -54,7 +55,10 @@ class KnownSparkJob:
     def start(self, env: StreamExecutionEnvironment, spark: SparkSession) -> None:
         """Starts the job, or starts it again; returns once it has done what there is to do."""
         rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-        functions.build(env.from_dataframe(rows.json(str(self._feed.folder))))
+        frame = functions.watermarked(rows.json(str(self._feed.folder)))
+        ledger = functions.build_ledger(env.from_dataframe(frame))
+        functions.build_sums(ledger)
+        functions.build_windows(ledger)
         location = str(self._folder / "query")
         self._job = env.execute_async(JOB_NAME, checkpoint_location=location)
         self._job.process_all_available()
@@ -75,11 +79,15 @@ class KnownSparkJob:
         """Takes what was answered for what is judged."""
         self.reads += asking.reads
 
+    def history(self) -> History:
+        """What the batches planned so far make of the state."""
+        return History(self.seed, BatchLog(self._folder / "query"))
+
     def judge(self) -> None:
         """Fails with what is wrong, and when too little was asked to tell."""
-        newest = self._feed.batches - 1
+        newest = newest_batch(self._folder / "query" / "offsets")
         times = commit_times(self._commits)
-        violations = check_reads(History(self.seed), self.reads, times, newest)
+        violations = check_reads(self.history(), self.reads, times, newest)
         assert not violations, "\n".join([f"seed {self.seed}", *map(str, violations[:10])])
         answered = [read for read in self.reads if not read.refused]
         assert {read.what for read in answered} == set(What)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chaos.checks.history import History
+from tests.chaos.history.history import History
 from tests.chaos.jobs.sink_plans import ACTIONS, NO_ACTION, action_of, rows_of_batch
 from tests.chaos.jobs.workload import rows_of
 from tests.plans import PRUNED_PLANS
@@ -25,6 +25,6 @@ def test_every_action_is_drawn_and_some_leave_operators_out() -> None:
 
 def test_the_rows_of_a_batch_are_its_groups_with_their_counts() -> None:
     first = rows_of(SEED, 0)
-    found = rows_of_batch(History(SEED), SEED, 0)
+    found = rows_of_batch(History(SEED), 0)
     counts = {row.group: sum(row.group == each.group for each in first) for row in first}
     assert found == sorted((group, count % 90 + 1) for group, count in counts.items())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import bisect
 from typing import TYPE_CHECKING, Any
 
+from tests.chaos.history.batch_log import a_file_each
+from tests.chaos.history.timed_history import PROCESSING, TimedHistory
 from tests.chaos.jobs.workload import (
     GROUP_SUMS,
     GROUPS,
@@ -13,11 +15,15 @@ from tests.chaos.jobs.workload import (
     RECENT_LENGTH,
     SHARE_LIMIT,
     SHARES,
+    SILENCES,
+    TIMERS,
     TOTALS,
+    WINDOW_SUMS,
     rows_of,
 )
 
 if TYPE_CHECKING:
+    from tests.chaos.history.batch_log import Batch, BatchOf
     from tests.chaos.jobs.workload import Row
 
 MISSING = None
@@ -26,12 +32,17 @@ MISSING = None
 class History:
     """The value of every key of every state after every batch up to the one asked for last.
 
-    Values are as JSON has them: lists for rows and lists, pairs ordered by key for maps.
+    Values are as JSON has them: lists for rows and lists, pairs ordered by key for maps, and for
+    windows by start; for timers clock and time, in the order in which they fire.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, batch_of: BatchOf = a_file_each) -> None:
         self._seed = seed
+        self._batch_of = batch_of
         self._next = 0
+        self._timed = TimedHistory()
+        self._fired: list[list[Any]] = []
+        self._wrong_watermarks: list[str] = []
         # By state and key: the batches that changed it, and the values since then.
         self._batches: dict[tuple[str, str], list[int]] = {}
         self._values: dict[tuple[str, str], list[Any]] = {}
@@ -40,7 +51,7 @@ class History:
     @staticmethod
     def keys_of(state: str) -> tuple[str, ...]:
         """Every key the state can have."""
-        return GROUPS if state == GROUP_SUMS else KEYS
+        return GROUPS if state in (GROUP_SUMS, WINDOW_SUMS) else KEYS
 
     def value(self, state: str, key: str, version: int) -> Any:
         """The value after a batch; `MISSING` where there is none."""
@@ -63,11 +74,55 @@ class History:
             until = batch - 1
         return until
 
+    def rows(self, version: int) -> list[Row]:
+        """The rows of a batch."""
+        return [row for file in self._batch_of(version).files for row in rows_of(self._seed, file)]
+
+    def fired(self, version: int) -> list[Any]:
+        """What the windows put out in a batch, sorted: group, start, amount and count."""
+        self._advance(version)
+        found: list[Any] = self._fired[version]
+        return found
+
+    def ticks_pending(self, version: int) -> bool:
+        """Whether timers of processing time are left after a batch."""
+        self._advance(version)
+        return any(
+            clock == PROCESSING
+            for key in KEYS
+            for clock, _ in self.value(TIMERS, key, version) or ()
+        )
+
+    def wrong_watermarks(self, version: int) -> list[str]:
+        """Batches up to one whose watermark is not that of the rows before them."""
+        self._advance(version)
+        return self._wrong_watermarks
+
     def _advance(self, version: int) -> None:
         while self._next <= version:
-            for row in rows_of(self._seed, self._next):
+            batch, rows = self._batch_of(self._next), self.rows(self._next)
+            for row in rows:
                 self._apply(row)
+            self._advance_timed(batch, rows)
             self._next += 1
+
+    def _advance_timed(self, batch: Batch, rows: list[Row]) -> None:
+        timed = self._timed
+        timed.advance(batch.timestamp_ms, rows)
+        self._fired.append(timed.fired)
+        if batch.watermark_ms not in (None, timed.watermark):
+            self._wrong_watermarks.append(
+                f"batch {self._next}: {batch.watermark_ms} instead of {timed.watermark}"
+            )
+        for key in KEYS:
+            self._change(SILENCES, key, timed.silences.get(key, MISSING))
+            self._change(TIMERS, key, timed.pending(key) or MISSING)
+        for group in GROUPS:
+            self._change(WINDOW_SUMS, group, timed.live(group) or MISSING)
+
+    def _change(self, state: str, key: str, value: Any) -> None:
+        if value != self._newest(state, key):
+            self._set(state, key, value)
 
     def _apply(self, row: Row) -> None:
         count, total, _ = self._newest(TOTALS, row.key) or (0, 0, 0)
