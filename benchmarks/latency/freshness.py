@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.arguments import add_common_arguments, write_run
-from benchmarks.figures import percentile, table
+from benchmarks.latency.latency_table import Latency, latency_table
 from benchmarks.latency.reader import Reader, Seen
 from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.signals import exit_on_signal
@@ -159,25 +159,18 @@ def timed(
 
 def report(arrivals: list[Arrival]) -> str:
     """The table: p50, p95 and the goal of each time."""
-
-    def row(name: str, goal: str, values: list[float]) -> list[str]:
-        ordered = sorted(round(value * 1000) for value in values)
-        shares = [percentile(ordered, share) / 1000 for share in (0.5, 0.95)]
-        return [name, *(f"{value:.1f}" for value in shares), goal]
-
-    return table(
-        ["ms", "p50", "p95", "goal of p50"],
+    return latency_table(
         [
-            row("batch time", "", [a.batch_ms for a in arrivals]),
-            row("arrival to committed answer", "", [a.committed_ms for a in arrivals]),
-            row(
+            Latency("batch time", "", [a.batch_ms for a in arrivals]),
+            Latency("arrival to committed answer", "", [a.committed_ms for a in arrivals]),
+            Latency(
                 "committed answer minus batch time",
                 str(COMMITTED_GOAL_MS),
                 [a.committed_over_ms for a in arrivals],
             ),
-            row("task time", "", [a.task_ms for a in arrivals]),
-            row("task launch to uncommitted answer", "", [a.uncommitted_ms for a in arrivals]),
-            row(
+            Latency("task time", "", [a.task_ms for a in arrivals]),
+            Latency("task launch to uncommitted answer", "", [a.uncommitted_ms for a in arrivals]),
+            Latency(
                 "uncommitted answer minus task time",
                 str(UNCOMMITTED_GOAL_MS),
                 [a.uncommitted_over_ms for a in arrivals],

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.arguments import add_common_arguments, write_run
-from benchmarks.figures import percentile, table
 from benchmarks.latency.freshness import KEY, SCHEMA, arrive
+from benchmarks.latency.latency_table import Latency, latency_table
 from benchmarks.latency.reader import Reader, Seen
 from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.signals import exit_on_signal
@@ -151,19 +151,14 @@ def timed(query: StreamingQuery, seen: dict[int, Seen]) -> list[Firing]:
 
 def report(firings: list[Firing]) -> str:
     """The table: p50, p95 and the goal of each time."""
-
-    def row(name: str, goal: str, values: list[float]) -> list[str]:
-        ordered = sorted(round(value * 1000) for value in values)
-        shares = [percentile(ordered, share) / 1000 for share in (0.5, 0.95)]
-        return [name, *(f"{value:.1f}" for value in shares), goal]
-
-    return table(
-        ["ms", "p50", "p95", "goal of p50"],
+    return latency_table(
         [
-            row("timer's time to the start of its batch", "", [f.start_ms for f in firings]),
-            row("batch time", "", [f.batch_ms for f in firings]),
-            row("timer's time to committed answer", "", [f.committed_ms for f in firings]),
-            row("committed answer minus batch time", str(GOAL_MS), [f.over_ms for f in firings]),
+            Latency("timer's time to the start of its batch", "", [f.start_ms for f in firings]),
+            Latency("batch time", "", [f.batch_ms for f in firings]),
+            Latency("timer's time to committed answer", "", [f.committed_ms for f in firings]),
+            Latency(
+                "committed answer minus batch time", str(GOAL_MS), [f.over_ms for f in firings]
+            ),
         ],
     )
 
