@@ -38,6 +38,27 @@ def test_a_new_parallelism_waits_until_former_owners_have_dropped_theirs(
     assert b.open(rescaled, 1) == 1
 
 
+def test_a_parallelism_that_comes_back_waits_until_its_former_subtasks_are_dropped(
+    engine: InMemoryEngine, start_peer: StartPeer, subtask_of: SubtaskOf
+) -> None:
+    """They have the same ids: their server would go on answering from them."""
+    a, b = start_peer("a"), start_peer("b")
+    query_id, run_id = engine.start("rescaled twice")
+    begin(engine, a, query_id, run_id, 0)
+    own(a, subtask_of(query_id, 0))
+    engine.start("rescaled twice", query_id=query_id)
+    assert b.assign(subtask_of(query_id, 0, parallelism=4)) == "b"
+    engine.start("rescaled twice", query_id=query_id)
+    for _ in range(2):
+        with pytest.raises(PlacementError) as refusal:
+            a.assign(subtask_of(query_id, 1))
+        assert refusal.value.reason == Reason.NO_OWNER
+        assert refusal.value.retry_after_ms > 0
+        assert not a.heartbeat().owned
+    assert a.assign(subtask_of(query_id, 1)) == "a"
+    assert b.assign(subtask_of(query_id, 0)) == "b"
+
+
 def test_a_lost_server_costs_its_range_and_the_log_says_so_once(
     running: InProcessCoordinator,
     engine: InMemoryEngine,

@@ -42,6 +42,22 @@ class Clocks(KeyedProcessFunction):
         yield value[0], ctx.timestamp(), ctx.timer_service().current_watermark()
 
 
+class FailsTwice(Clocks):
+    """Fails both attempts of a task at one reading, and succeeds in the next run."""
+
+    def __init__(self, attempts: str) -> None:
+        self.attempts = attempts
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        if value == ("a", 8_000):
+            with Path(self.attempts).open("a+") as file:
+                file.write("x")
+                file.seek(0)
+                if len(file.read()) <= 2:
+                    raise RuntimeError("on purpose")
+        yield from super().process_element(value, ctx)
+
+
 class Behind(KeyedProcessFunction):
     """The watermark of an operator behind another one."""
 

@@ -10,11 +10,13 @@ from tests.spark.event_time.clock_functions import (
     SEEN,
     Behind,
     Clocks,
+    FailsTwice,
     OfReading,
     reading,
 )
 
 from queryable_state.streaming import Duration, SparkSource, Types, WatermarkStrategy
+from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.event_time import NO_WATERMARK
 
@@ -84,6 +86,33 @@ def test_it_is_the_same_for_operators_that_run_in_each_batch(
     found = run(env, clocks=clocks, behind=behind.process(Behind(), SEEN).uid("behind"))
     assert found["clocks"] == expected(WATERMARKS)
     assert found["behind"] == expected([NO_WATERMARK, *WATERMARKS[:-1]])
+
+
+def test_a_replayed_batch_has_the_same_watermark(
+    env: StreamExecutionEnvironment, feed: MakeFeed, tmp_path: Path
+) -> None:
+    source = feed("k STRING, t LONG")
+    for batch in BATCHES:
+        source.add(*({"k": key, "t": at} for key, at in batch))
+    found: dict[int, list[Any]] = {}
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        found[batch_id] = sorted(tuple(row.value) for row in batch.collect())
+
+    def run_job() -> None:
+        stream = env.from_dataframe(source.dataframe()).map(reading, READING)
+        timed = stream.assign_timestamps_and_watermarks(strategy())
+        keyed = timed.key_by(lambda each: each[0], Types.STRING())
+        clocks = keyed.process(FailsTwice(str(tmp_path / "attempts")), SEEN).uid("clocks")
+        clocks.add_sink(write)
+        location = str(tmp_path / "checkpoint")
+        env.execute("replayed", checkpoint_location=location, trigger={"availableNow": True})
+
+    with pytest.raises(UserFunctionError, match="on purpose"):
+        run_job()
+    assert list(found) == [0]
+    run_job()
+    assert [found[batch] for batch in sorted(found)] == expected(WATERMARKS)
 
 
 def test_two_watermarked_inputs_have_the_minimum(

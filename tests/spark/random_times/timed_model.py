@@ -49,7 +49,7 @@ def random_files(random: Random, count: int) -> list[list[Element]]:
     for number in range(count):
         file = []
         for _ in range(random.randrange(12)):
-            at = START_MS + number * 15 + random.randint(-70, 25)
+            at = START_MS + number * 15 + random.randint(-110, 25)
             while at in used:
                 at += 1
             used.add(at)

@@ -112,9 +112,10 @@ def test_timers_and_time_to_live_go_with_a_savepoint_to_another_backend_and_para
     assert sorted((name, seen) for name, _, seen in [*before, *rows]) == sorted(
         (f"{key} {clock}", 10) for key in KEYS for clock in ("PROCESSING_TIME", "EVENT_TIME")
     )
+    # The sink has the rows before their batch is committed.
+    until(lambda: not len(client.get_timers(job.job_id, "timed.timers", KEYS[0])))
     pending = client.get_timers(job.job_id, "timed.timers", "late")
     assert [timer.clock.name for timer in pending] == ["PROCESSING_TIME", "EVENT_TIME"]
-    assert not len(client.get_timers(job.job_id, "timed.timers", KEYS[0]))
 
 
 @pytest.mark.slow

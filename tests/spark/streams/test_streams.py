@@ -19,7 +19,6 @@ from tests.spark.streams.user_functions import (
 
 from queryable_state.streaming import JobStatus, SparkSink, SparkSource, Types, WatermarkStrategy
 from queryable_state.streaming.functions import UserFunctionError
-from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -229,11 +228,6 @@ def test_formats_of_spark_are_sources_and_sinks(
     env.execute("formats")
     (written,) = (tmp_path / "out").glob("*.txt")
     assert written.read_text() == "xxx\n"
-
-
-def test_other_watermarks_are_refused() -> None:
-    with pytest.raises(InvalidRequestError, match="withWatermark"):
-        WatermarkStrategy.for_monotonous_timestamps()
 
 
 def test_print_writes_elements(

@@ -12,6 +12,7 @@ from queryable_state.server.coordinator.model.lifecycles import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
 
@@ -127,6 +128,14 @@ class Operator:
     def owned_by(self, server_id: str) -> AbstractSet[int]:
         """The subtasks of a server, opened or not."""
         return self._owned.get(server_id, frozenset())
+
+    @property
+    def former(self) -> Iterator[Operator]:
+        """The operator at its former parallelisms, newest first, while servers may hold them."""
+        before = self.before
+        while before is not None:
+            yield before
+            before = before.before
 
     @property
     def holders(self) -> AbstractSet[str]:

@@ -14,6 +14,7 @@ from queryable_state.wire.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
+    from collections.abc import Set as AbstractSet
 
     from queryable_state.server.coordinator.model.servers import Server, ServerTable
 
@@ -76,6 +77,11 @@ class Placement:
                 f"operator {uid!r} runs with parallelism {known.parallelism} and {parallelism} in "
                 "one run of its query: give each of the two operators its own uid"
             )
+        if known is not None:
+            # Subtasks of the two declarations would have the same ids, so a server that has not
+            # dropped the former ones would take them for those of the latter.
+            same = (each for each in known.former if each.parallelism == parallelism)
+            self._await_dropped(known, {holder for each in same for holder in each.holders})
         self.version += 1
         operator = Operator(
             query_id=query_id,
@@ -233,13 +239,13 @@ class Placement:
         return {holder for operator in self.operators(query_id) for holder in operator.holders}
 
     def _await_former_owners(self, operator: Operator, server_id: str) -> None:
-        """Raises NO_OWNER while another server may still answer from a former parallelism."""
-        former: set[str] = set()
-        before = operator.before
-        while before is not None:
-            former |= before.holders
-            before = before.before
-        for server in map(self._servers.find, sorted(former - {server_id})):
+        """Waits for other servers; this one drops the former subtasks itself as it opens one."""
+        former = {holder for each in operator.former for holder in each.holders}
+        self._await_dropped(operator, former - {server_id})
+
+    def _await_dropped(self, operator: Operator, server_ids: AbstractSet[str]) -> None:
+        """Raises NO_OWNER while one of the servers may still answer from a former parallelism."""
+        for server in map(self._servers.find, sorted(server_ids)):
             if server and not server.lapsed and server.taken_version < operator.declared_version:
                 raise self._no_owner(
                     f"operator {operator.uid!r} runs at another parallelism now, and server "

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.streaming.freshness`: time from a row's arrival to its value in an answer.
+"""`python -m benchmarks.latency.freshness`: time from a row's arrival to its value in an answer.
 
 A job keeps the highest file number of each key. A file arrives once the file before it is in a
 committed answer. Another process reads one key: committed by a look-up that waits for the next
@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.arguments import add_common_arguments, write_run
 from benchmarks.figures import percentile, table
+from benchmarks.latency.reader import Reader, Seen
 from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.signals import exit_on_signal
-from benchmarks.streaming.freshness_reader import Reader, Seen
 from benchmarks.streaming.session import start_session
 from benchmarks.streaming.stages import last_stages
 from queryable_state.streaming import StreamExecutionEnvironment
@@ -67,7 +67,7 @@ class Arrival:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.streaming.freshness", description=__doc__
+        prog="python -m benchmarks.latency.freshness", description=__doc__
     )
     parser.add_argument("--arrivals", type=int, default=100)
     parser.add_argument("--warm-up", type=int, default=20, help="arrivals not counted")

@@ -1,6 +1,6 @@
 """The process that reads new values as soon as they are readable.
 
-`python -m benchmarks.streaming.freshness_reader` prints one JSON line for each new value of a key:
+`python -m benchmarks.latency.reader` prints one JSON line for each new value of a key:
 the value, its batch, and the time of the answer in microseconds of the machine's clock. It ends
 with its standard input. `Reader` starts it and collects the lines.
 """
@@ -15,11 +15,12 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from queryable_state.client import Consistency, QueryableStateClient, UnknownKeyOrNamespaceError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Self
 
 _POLL_S = 0.002
@@ -37,13 +38,23 @@ class Seen:
 class Reader:
     """Starts the process and collects its lines until it is closed."""
 
-    def __init__(self, proxy: str, job: str, name: str, key: str) -> None:
-        self.seen: dict[str, dict[int, Seen]] = {"committed": {}, "uncommitted": {}}
+    def __init__(
+        self,
+        proxy: str,
+        job: str,
+        name: str,
+        key: str,
+        consistencies: Sequence[str] = ("committed", "uncommitted"),
+    ) -> None:
+        self.seen: dict[str, dict[int, Seen]] = {each: {} for each in consistencies}
         """By consistency and value."""
         self._changed = threading.Condition()
         self._ended = False
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.streaming.freshness_reader", proxy, job, name, key],
+            [
+                *(sys.executable, "-m", "benchmarks.latency.reader"),
+                *(proxy, job, name, key, *consistencies),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -115,19 +126,21 @@ async def read_uncommitted(client: QueryableStateClient, job: str, name: str, ke
         await asyncio.sleep(_POLL_S)
 
 
+READS: Final = {"committed": read_committed, "uncommitted": read_uncommitted}
+
+
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("proxy", help="HOST:PORT")
     parser.add_argument("job")
     parser.add_argument("name")
     parser.add_argument("key")
+    parser.add_argument("consistencies", nargs="+", choices=READS)
     options = parser.parse_args()
     host, port = options.proxy.rsplit(":", 1)
     async with QueryableStateClient(host, int(port)) as client:
         arguments = (client, options.job, options.name, options.key)
-        tasks = [
-            asyncio.create_task(read(*arguments)) for read in (read_committed, read_uncommitted)
-        ]
+        tasks = [asyncio.create_task(READS[each](*arguments)) for each in options.consistencies]
         ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
         done, _ = await asyncio.wait([*tasks, ended], return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
