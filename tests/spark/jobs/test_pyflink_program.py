@@ -123,7 +123,7 @@ PARKING = textwrap.dedent(
 
     def declared():
         env = StreamExecutionEnvironment.get_execution_environment()
-        env.set_parallelism(2)
+        env.set_parallelism(1)
         by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(At())
 
         def events(elements):
