@@ -172,7 +172,7 @@ def test_a_trigger_that_cannot_merge_is_refused_for_sessions() -> None:
             summed(SESSIONS, trigger)
 
 
-class Careless(CountTrigger[Any, Any]):
+class Careless(CountTrigger[Any]):
     """Requests state that nothing has declared."""
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:

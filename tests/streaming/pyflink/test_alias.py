@@ -79,6 +79,38 @@ def test_names_are_imported_as_from_pyflink() -> None:
 
 
 @pytest.mark.usefixtures("alias")
+@pytest.mark.parametrize(
+    ("module", "parameterised"),
+    [
+        ("functions", "BroadcastProcessFunction[int, str, str]"),
+        ("functions", "KeyedBroadcastProcessFunction[str, int, str, str]"),
+        ("functions", "ProcessWindowFunction[tuple, tuple, str, object]"),
+        ("window", "Trigger[tuple, TimeWindow]"),
+        ("window", "CountTrigger[tuple]"),
+        ("window", "PurgingTrigger[tuple]"),
+    ],
+)
+def test_classes_have_the_type_parameters_of_pyflink(module: str, parameterised: str) -> None:
+    name = parameterised.partition("[")[0]
+    exec(
+        f"from pyflink.datastream.{module} import {name}\n"
+        "from pyflink.datastream.window import TimeWindow\n"
+        f"class Own({parameterised}): pass\n",
+        {},
+    )
+
+
+@pytest.mark.usefixtures("alias")
+def test_contexts_are_named_as_in_pyflink() -> None:
+    functions = importlib.import_module("pyflink.datastream.functions")
+    base = functions.BaseBroadcastProcessFunction
+    for function in (functions.BroadcastProcessFunction, functions.KeyedBroadcastProcessFunction):
+        assert issubclass(function.Context, base.Context)
+        assert issubclass(function.ReadOnlyContext, base.ReadOnlyContext)
+        assert issubclass(function.Context, base.BaseContext)
+
+
+@pytest.mark.usefixtures("alias")
 def test_a_missing_name_says_why_and_what_to_use() -> None:
     with pytest.raises(ImportError, match=r"CachedDataStream is missing.*own sources"):
         exec("from pyflink.datastream.data_stream import CachedDataStream", {})

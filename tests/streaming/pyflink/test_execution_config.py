@@ -157,7 +157,8 @@ def test_an_option_without_effect_is_warned_of_once_with_its_reason(
 
 
 def test_an_option_with_effect_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    ExecutionConfig().set_parallelism(2).disable_auto_generated_uids()
+    config = ExecutionConfig().set_parallelism(2).disable_auto_generated_uids()
+    config.configure({"pipeline.time-characteristic": "ProcessingTime"})
     assert not caplog.records
 
 

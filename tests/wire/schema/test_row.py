@@ -62,6 +62,23 @@ def test_an_unknown_field_is_a_key_error_and_pyflinks_value_error(row: Row) -> N
         row.b  # noqa: B018 - it raises
 
 
+@pytest.mark.parametrize("row", [Row(a=1, b=2), make_row(["a", "b"], [1, 2])])
+def test_several_fields_are_read_in_the_order_of_their_names(row: Row) -> None:
+    assert row.get_fields_by_names(["b", "a", "b"]) == [2, 1, 2]
+    with pytest.raises(KeyError, match="'c'"):
+        row.get_fields_by_names(["a", "c"])
+
+
+def test_a_row_without_names_has_all_its_values_under_any_names() -> None:
+    assert Row(1, 2).get_fields_by_names(["a"]) == [1, 2]
+
+
+def test_a_row_may_be_made_with_the_change_that_it_describes() -> None:
+    row = Row.of_kind(RowKind.UPDATE_BEFORE, a=1)
+    assert (row.a, row.get_row_kind()) == (1, RowKind.UPDATE_BEFORE)
+    assert [str(kind) for kind in RowKind] == ["+I", "-U", "+U", "-D"]
+
+
 def test_rows_are_equal_if_names_kind_and_values_are() -> None:
     assert Row(1, 2) == Row(1, 2)
     assert Row(a=1) == Row(a=1)

@@ -22,6 +22,9 @@ class RowKind(Enum):
     UPDATE_AFTER = 2
     DELETE = 3
 
+    def __str__(self) -> str:
+        return ("+I", "-U", "+U", "-D")[self.value]
+
 
 class UnknownFieldError(KeyError, ValueError):
     """A row has no field of this name."""
@@ -45,6 +48,20 @@ class RowMethods:
         if recursive:
             values = tuple(map(_as_dicts, values))
         return dict(zip(names, values, strict=False))
+
+    def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
+        """The values of these fields, in this order; all values of a row without names.
+
+        Raises UnknownFieldError for a name that the row does not have.
+        """
+        values: list[Any] = list(self)  # type: ignore[call-overload]  # rows are iterable
+        if self._fields is None:
+            return values
+        by_name = dict(zip(self._fields, values, strict=False))
+        unknown = [name for name in names if name not in by_name]
+        if unknown:
+            raise UnknownFieldError(f"the row has no fields {unknown}: it has {self._fields}")
+        return [by_name[name] for name in names]
 
     def get_row_kind(self) -> RowKind:
         """The change that the row describes; INSERT for an element of a stream."""
@@ -77,6 +94,13 @@ class Row(RowMethods, metaclass=ABCMeta):
         self._fields: tuple[str, ...] | None = tuple(sorted(kwargs)) if kwargs else None
         self._values = [kwargs[name] for name in sorted(kwargs)] if kwargs else list(args)
         self._row_kind = RowKind.INSERT
+
+    @staticmethod
+    def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
+        """A row of values, or of named values, that describes this change."""
+        row = Row(*args, **kwargs)
+        row.set_row_kind(row_kind)
+        return row
 
     def get_row_kind(self) -> RowKind:
         """The change that the row describes."""

@@ -41,7 +41,6 @@ MISSING_NAMES: Final[Mapping[str, str]] = {
     "CachedDataStream": "each job reads its own sources",
     "ConfigOption": "a Configuration is read and written by key",
     "ConfigOptions": "a Configuration is read and written by key",
-    "Instant": "a timestamp is a datetime.datetime",
     "Encoder": "write with Spark's sinks",
     "BulkWriterFactory": "write with Spark's sinks",
     "SerializationSchema": "write with Spark's sinks",

@@ -204,6 +204,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
         "BaseBroadcastProcessFunction",
         "BroadcastProcessFunction",
         "KeyedBroadcastProcessFunction",
+        "KeyedStateStore",
     ),
     "pyflink.datastream.output_tag": ("OutputTag",),
     "pyflink.datastream.slot_sharing_group": (

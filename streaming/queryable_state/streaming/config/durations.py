@@ -43,16 +43,19 @@ class Duration(timedelta):
         return cls(microseconds=nanos / 1000)
 
 
-@dataclass(frozen=True, order=True, slots=True)
+@dataclass(frozen=True, order=True, slots=True, init=False)
 class Time:
     """An amount of time in milliseconds."""
 
     _milliseconds: int
 
+    def __init__(self, milliseconds: int) -> None:
+        object.__setattr__(self, "_milliseconds", _whole(milliseconds, "milliseconds"))
+
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:
         """A time of this many milliseconds."""
-        return Time(_whole(milliseconds, "milliseconds"))
+        return Time(milliseconds)
 
     @staticmethod
     def seconds(seconds: int) -> Time:

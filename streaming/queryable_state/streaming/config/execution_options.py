@@ -53,10 +53,6 @@ OPTIONS: Final[Mapping[str, ExecutionOption]] = {
         kind="text",
         default="EventTime",
         choices=("ProcessingTime", "IngestionTime", "EventTime"),
-        no_effect=(
-            "the order of rows is that of key_by(..., order_by=...), and the watermark is that of "
-            "the streaming DataFrame"
-        ),
     ),
     "execution.buffer-timeout": ExecutionOption(
         kind="ms",

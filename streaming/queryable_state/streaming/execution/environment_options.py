@@ -175,7 +175,10 @@ class EnvironmentOptions(ABC):
         )
 
     def set_stream_time_characteristic(self, characteristic: TimeCharacteristic) -> None:
-        """Keeps the time characteristic."""
+        """Sets the clock of `time_window`: that of the batches for ProcessingTime, else event time.
+
+        Nothing else depends on it: elements have event time if they have timestamps.
+        """
         kept = TimeCharacteristic(characteristic)
         self._config.configure({"pipeline.time-characteristic": kept.name})
 

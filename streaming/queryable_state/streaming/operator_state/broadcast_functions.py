@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from queryable_state.streaming.functions import Function
 from queryable_state.streaming.state import State
 from queryable_state.streaming.stateless.timers import TimedFunction
+from queryable_state.wire.schema.type_variables import IN1, IN2, OUT, K
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -107,6 +108,7 @@ class KeyedBroadcastContext(BroadcastContext):
         """
 
 
+_BaseContext: TypeAlias = BaseContext
 _ReadOnlyContext: TypeAlias = BroadcastReadOnlyContext
 _Context: TypeAlias = BroadcastContext
 _KeyedReadOnlyContext: TypeAlias = KeyedBroadcastReadOnlyContext
@@ -117,24 +119,34 @@ _OnTimerContext: TypeAlias = KeyedBroadcastOnTimerContext
 class BaseBroadcastProcessFunction(Function):
     """Base of the functions of a stream that is connected with a broadcast stream."""
 
-
-class BroadcastProcessFunction(BaseBroadcastProcessFunction):
-    """A function of a stream without keys that is connected with a broadcast stream."""
-
+    BaseContext: TypeAlias = _BaseContext
     Context: TypeAlias = _Context
     ReadOnlyContext: TypeAlias = _ReadOnlyContext
 
+
+class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
+    """A function of a stream without keys that is connected with a broadcast stream.
+
+    Elements, broadcast elements and outputs may be named for type checkers:
+    `BroadcastProcessFunction[Row, str, Row]`.
+    """
+
     @abstractmethod
-    def process_element(self, value: Any, ctx: BroadcastReadOnlyContext) -> Iterable[Any] | None:
+    def process_element(self, value: IN1, ctx: BroadcastReadOnlyContext) -> Iterable[OUT] | None:
         """Processes one element; yields or returns the outputs, None for no output."""
 
     @abstractmethod
-    def process_broadcast_element(self, value: Any, ctx: BroadcastContext) -> Iterable[Any] | None:
+    def process_broadcast_element(self, value: IN2, ctx: BroadcastContext) -> Iterable[OUT] | None:
         """Processes one broadcast element, on every subtask; returns outputs of this subtask."""
 
 
-class KeyedBroadcastProcessFunction(TimedFunction, BaseBroadcastProcessFunction):
+class KeyedBroadcastProcessFunction(
+    TimedFunction, BaseBroadcastProcessFunction, Generic[K, IN1, IN2, OUT]
+):
     """A function of a keyed stream that is connected with a broadcast stream.
+
+    Key, elements, broadcast elements and outputs may be named for type checkers:
+    `KeyedBroadcastProcessFunction[str, Row, str, Row]`.
 
     It requests its keyed states in `open`. A broadcast element has no key: it reaches keyed state
     only through `apply_to_keyed_state`.
@@ -146,12 +158,12 @@ class KeyedBroadcastProcessFunction(TimedFunction, BaseBroadcastProcessFunction)
 
     @abstractmethod
     def process_element(
-        self, value: Any, ctx: KeyedBroadcastReadOnlyContext
-    ) -> Iterable[Any] | None:
+        self, value: IN1, ctx: KeyedBroadcastReadOnlyContext
+    ) -> Iterable[OUT] | None:
         """Processes one element; yields or returns the outputs, None for no output."""
 
     @abstractmethod
     def process_broadcast_element(
-        self, value: Any, ctx: KeyedBroadcastContext
-    ) -> Iterable[Any] | None:
+        self, value: IN2, ctx: KeyedBroadcastContext
+    ) -> Iterable[OUT] | None:
         """Processes one broadcast element, on every subtask; returns outputs of this subtask."""

@@ -54,16 +54,16 @@ class OperatorStateStore(ABC):
     """
 
     @abstractmethod
-    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """A list of this subtask. At another parallelism the elements of all subtasks are dealt
         out, round-robin."""
 
     @abstractmethod
-    def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """A list of this subtask. At another parallelism each subtask gets the elements of all."""
 
     @abstractmethod
-    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
         """A map that must be equal on all subtasks. At another parallelism each gets a copy."""
 
     @abstractmethod
@@ -82,24 +82,24 @@ class KeyedStateStore(ABC):
     """
 
     @abstractmethod
-    def get_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """The value state of this descriptor."""
 
     @abstractmethod
-    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """The list state of this descriptor."""
 
     @abstractmethod
-    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """The map state of this descriptor."""
 
     @abstractmethod
-    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """The reducing state of this descriptor."""
 
     @abstractmethod
     def get_aggregating_state(
-        self, descriptor: AggregatingStateDescriptor
+        self, state_descriptor: AggregatingStateDescriptor
     ) -> AggregatingState[Any, Any]:
         """The aggregating state of this descriptor."""
 

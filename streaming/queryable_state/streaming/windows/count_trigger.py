@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from queryable_state.streaming.functions import ReducingStateDescriptor
 from queryable_state.streaming.windows.trigger import Trigger, TriggerResult
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.schema.type_variables import T, W
+from queryable_state.wire.schema.type_variables import T
 from queryable_state.wire.schema.types import Types
 
 
@@ -20,7 +22,7 @@ def whole_number(number: object, what: str) -> int:
     return number
 
 
-class CountTrigger(Trigger[T, W]):
+class CountTrigger(Trigger[T, Any]):
     """Fires when a window has got this number of elements since it last fired.
 
     The elements stay: wrap it in a `PurgingTrigger` to drop them."""
@@ -30,12 +32,12 @@ class CountTrigger(Trigger[T, W]):
         self._count_state_descriptor = ReducingStateDescriptor("count", _added, Types.LONG())
 
     @staticmethod
-    def of(window_size: int) -> CountTrigger[T, W]:
+    def of(window_size: int) -> CountTrigger[T]:
         """A trigger that fires at this number of elements."""
         return CountTrigger(window_size)
 
     def on_element(
-        self, element: T, timestamp: int, window: W, ctx: Trigger.TriggerContext
+        self, element: T, timestamp: int, window: Any, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
         count = ctx.get_partitioned_state(self._count_state_descriptor)
         count.add(1)
@@ -45,18 +47,18 @@ class CountTrigger(Trigger[T, W]):
         return TriggerResult.FIRE
 
     def on_processing_time(
-        self, time: int, window: W, ctx: Trigger.TriggerContext
+        self, time: int, window: Any, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
         return TriggerResult.CONTINUE
 
-    def on_event_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
     def can_merge(self) -> bool:
         return True
 
-    def on_merge(self, window: W, ctx: Trigger.OnMergeContext) -> None:
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
         ctx.merge_partitioned_state(self._count_state_descriptor)
 
-    def clear(self, window: W, ctx: Trigger.TriggerContext) -> None:
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
         ctx.get_partitioned_state(self._count_state_descriptor).clear()

@@ -178,20 +178,20 @@ class _KeyedStates(KeyedStateStore):
     def __init__(self, context: RuntimeContext) -> None:
         self._context = context
 
-    def get_state(self, descriptor: ValueStateDescriptor) -> Any:
-        return self._context.get_state(descriptor)
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> Any:
+        return self._context.get_state(state_descriptor)
 
-    def get_list_state(self, descriptor: ListStateDescriptor) -> Any:
-        return self._context.get_list_state(descriptor)
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> Any:
+        return self._context.get_list_state(state_descriptor)
 
-    def get_map_state(self, descriptor: MapStateDescriptor) -> Any:
-        return self._context.get_map_state(descriptor)
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> Any:
+        return self._context.get_map_state(state_descriptor)
 
-    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> Any:
-        return self._context.get_reducing_state(descriptor)
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> Any:
+        return self._context.get_reducing_state(state_descriptor)
 
-    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> Any:
-        return self._context.get_aggregating_state(descriptor)
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> Any:
+        return self._context.get_aggregating_state(state_descriptor)
 
 
 class _SnapshotContext(FunctionSnapshotContext):

@@ -41,14 +41,14 @@ class TaskOperatorStateStore(OperatorStateStore):
         """Refuses further new states: all are being registered."""
         self._closed = True
 
-    def get_list_state(self, descriptor: ListStateDescriptor) -> TaskOperatorList:
-        return self._requested(OperatorListDescriptor.of(descriptor), TaskOperatorList)
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> TaskOperatorList:
+        return self._requested(OperatorListDescriptor.of(state_descriptor), TaskOperatorList)
 
-    def get_union_list_state(self, descriptor: ListStateDescriptor) -> TaskOperatorList:
-        return self._requested(UnionListDescriptor.of(descriptor), TaskOperatorList)
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> TaskOperatorList:
+        return self._requested(UnionListDescriptor.of(state_descriptor), TaskOperatorList)
 
-    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> TaskBroadcastState:
-        return self._requested(BroadcastStateDescriptor.of(descriptor), TaskBroadcastState)
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> TaskBroadcastState:
+        return self._requested(BroadcastStateDescriptor.of(state_descriptor), TaskBroadcastState)
 
     def get_registered_state_names(self) -> set[str]:
         return {n for n, state in self.states.items() if isinstance(state, TaskOperatorList)}

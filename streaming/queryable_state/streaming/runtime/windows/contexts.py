@@ -140,20 +140,20 @@ class DeclaredStore(KeyedStateStore):
         """None: the store of windows that are merged."""
         self._declared = declared
 
-    def get_state(self, descriptor: StateDescriptor) -> Any:
-        return self._state(descriptor)
+    def get_state(self, state_descriptor: StateDescriptor) -> Any:
+        return self._state(state_descriptor)
 
-    def get_list_state(self, descriptor: StateDescriptor) -> Any:
-        return self._state(descriptor)
+    def get_list_state(self, state_descriptor: StateDescriptor) -> Any:
+        return self._state(state_descriptor)
 
-    def get_map_state(self, descriptor: StateDescriptor) -> Any:
-        return self._state(descriptor)
+    def get_map_state(self, state_descriptor: StateDescriptor) -> Any:
+        return self._state(state_descriptor)
 
-    def get_reducing_state(self, descriptor: StateDescriptor) -> Any:
-        return self._state(descriptor)
+    def get_reducing_state(self, state_descriptor: StateDescriptor) -> Any:
+        return self._state(state_descriptor)
 
-    def get_aggregating_state(self, descriptor: StateDescriptor) -> Any:
-        return self._state(descriptor)
+    def get_aggregating_state(self, state_descriptor: StateDescriptor) -> Any:
+        return self._state(state_descriptor)
 
     def _state(self, descriptor: StateDescriptor) -> Any:
         if self._declared is None:
