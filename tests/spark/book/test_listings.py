@@ -229,7 +229,7 @@ def test_maxima_of_ten_seconds_are_queryable_while_their_window_is_open_and_afte
     host, _, port = job.proxy_address().rpartition(":")
     with QueryableStateClient(host, int(port)) as client:
         newest = client.get_kv_state(job.get_job_id(), "maxTemperature", "sensor_1")
-        assert newest.get().temperature == 22.5
+        assert newest.value().temperature == 22.5
         live = client.get_windows(job.get_job_id(), "openWindows", "sensor_1")
         assert {window: state.get().temperature for window, state in live.items()} == {
             TimeWindow(10_000, 20_000): 30.0

@@ -36,12 +36,12 @@ def test_answers_are_right_while_servers_die_and_after_a_restart(
     known.keep(asking)
     known.job.cancel()
 
-    # Servers and coordinator are gone; what was stored is answered before there is a batch.
+    # Servers and coordinator are gone; what was stored is answered before there is input.
     committed = known.committed
     known.start(new_environment(backend=backend).set_parallelism(3), spark)
     with known.asking() as asking:
         asking.wait(150)
-        assert known.committed == committed
+        assert known.committed <= committed + 1, "only the first batch of a job with timers"
         known.run(3)
         asking.wait(60)
     known.keep(asking)
