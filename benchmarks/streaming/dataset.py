@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "key string, ones bigint, value bigint, note string, ts timestamp"
 FILES_PER_BATCH = 2
+FIRST_MS = 1_700_000_000_000
+"""Event time of the first row. At 0 it would be late: that is Spark's first watermark."""
 BATCH_MS = 60_000
 """Event time between the first rows of two batches, in milliseconds."""
 
@@ -200,7 +202,8 @@ class TimedDataset(Dataset):
 
     def _times(self, batch: int, rows: slice) -> npt.NDArray[np.int64]:
         numbers = np.arange(self.rows_per_batch)[rows]
-        return (batch * BATCH_MS + numbers * BATCH_MS // self.rows_per_batch).astype(np.int64)
+        start_ms = FIRST_MS + batch * BATCH_MS
+        return (start_ms + numbers * BATCH_MS // self.rows_per_batch).astype(np.int64)
 
     def final_rows(self, batches: int, step: int) -> dict[str, tuple[int, ...]]:
         newest = np.zeros(self.keys, dtype=np.int64)
