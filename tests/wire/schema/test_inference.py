@@ -87,6 +87,14 @@ def test_the_annotation_of_a_function_gives_the_type_of_its_result(
     assert not caplog.records
 
 
+def test_a_function_that_emits_nothing_needs_no_type(caplog: pytest.LogCaptureFixture) -> None:
+    def count(word: str) -> None:
+        """Emits nothing."""
+
+    assert infer_type(count, "process", elements=True) == Types.PICKLED_BYTE_ARRAY()
+    assert not caplog.records
+
+
 @pytest.mark.parametrize(
     ("function", "elements", "text"),
     [

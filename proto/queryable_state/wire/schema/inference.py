@@ -46,8 +46,8 @@ _MAX_DIGITS = 38
 def infer_type(function: Callable[..., Any], purpose: str, *, elements: bool = False) -> TypeInfo:
     """The type of a function's return annotation; PICKLED, with a WARNING, if it is unknown.
 
-    With `elements` the annotation is an iterable, as of a `flat_map`, and its elements count.
-    `purpose` names the function in the log.
+    With `elements` the annotation is an iterable, as of a `flat_map`, and its elements count; None
+    has none, so PICKLED is as good as any. `purpose` names the function in the log.
     """
     try:
         return _annotated(function, elements=elements)
@@ -59,6 +59,11 @@ def infer_type(function: Callable[..., Any], purpose: str, *, elements: bool = F
             problem,
         )
         return _PICKLED
+
+
+def returns_none(function: Callable[..., Any]) -> bool:
+    """True if a function is annotated to return None."""
+    return getattr(function, "__annotations__", {}).get("return", "") in (None, "None")
 
 
 def annotated_type(function: Callable[..., Any], *, elements: bool = False) -> TypeInfo | None:
@@ -111,6 +116,8 @@ def _annotated(function: Callable[..., Any], *, elements: bool) -> TypeInfo:
     if "return" not in hints:
         raise InvalidRequestError("it has no return annotation")
     annotation = hints["return"]
+    if elements and annotation is type(None):
+        return _PICKLED
     return type_of_class(_element(annotation) if elements else annotation)
 
 

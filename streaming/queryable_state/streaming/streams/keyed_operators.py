@@ -19,6 +19,7 @@ from queryable_state.streaming.runtime.operators.operators import (
     KeyedProcess,
     Reduce,
 )
+from queryable_state.streaming.stateless.timers import has_timers
 from queryable_state.streaming.streams.keyed_functions import (
     FunctionWithState,
     KeyedReduce,
@@ -28,7 +29,7 @@ from queryable_state.streaming.streams.multiple_inputs import initial_input
 from queryable_state.streaming.streams.rolling import Rolling, RollingAggregate
 from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.schema.inference import infer_type
+from queryable_state.wire.schema.inference import infer_type, returns_none
 from queryable_state.wire.schema.types import Kind, TypeInfo, type_info
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class KeyedOperators(Generic[S]):
 
         `output_type` is a row (`Types.ROW_NAMED`, a DDL string of columns), whose fields become
         the output columns, or another type for the only output column, `value`. Without it the
-        type is that of the function's annotation; else the outputs are pickled.
+        type is that of the annotation of `process_element`, or of `on_timer` if the former returns
+        None; else the outputs are pickled.
 
         `initial_state` is a static DataFrame with the key columns of the stream. In the first batch
         of the operator, and before its elements, `handle_initial_state` gets each of its rows. This
@@ -80,7 +82,9 @@ class KeyedOperators(Generic[S]):
             )
         if output_type is None:
             name = f"process({type(func).__name__})"
-            output = infer_type(func.process_element, name, elements=True)
+            by_timers = has_timers(func) and returns_none(func.process_element)
+            emitting = func.on_timer if by_timers else func.process_element
+            output = infer_type(emitting, name, elements=True)
         else:
             output = type_info(output_type)
         before: tuple[OperatorInput, ...] = ()
