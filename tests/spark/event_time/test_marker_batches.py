@@ -80,7 +80,7 @@ def every_task(batches: int) -> set[tuple[str, int, int]]:
     }
 
 
-@pytest.mark.parametrize("sinks", [1, 2])
+@pytest.mark.parametrize("sinks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_bounded_job_reaches_the_end_of_time_at_every_depth(
     env: StreamExecutionEnvironment, location: Path, log: Path, sinks: int
 ) -> None:
@@ -97,7 +97,7 @@ def test_a_bounded_job_reaches_the_end_of_time_at_every_depth(
     assert len(rows) == 2 * sinks
 
 
-@pytest.mark.parametrize("sinks", [1, 2])
+@pytest.mark.parametrize("sinks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_run_begins_with_a_batch_and_an_idle_one_has_no_more(
     env: StreamExecutionEnvironment, feed: MakeFeed, location: Path, log: Path, sinks: int
 ) -> None:

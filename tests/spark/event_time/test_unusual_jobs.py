@@ -149,7 +149,7 @@ def test_windows_refuse_rows_without_an_event_time(
         env.execute("null", trigger={"availableNow": True})
 
 
-@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+@pytest.mark.parametrize("backend", [pytest.param("heap", marks=pytest.mark.slow), "rocksdb"])
 @pytest.mark.parametrize("keys", [1, 10_000])
 def test_ten_thousand_timers_that_are_due_at_once_all_fire(
     env: StreamExecutionEnvironment,

@@ -80,7 +80,7 @@ def plain(rows: Iterable[Any]) -> list[Any]:
     return sorted(map(tuple, rows), key=repr)
 
 
-@pytest.mark.parametrize("slide_ms", [SIZE_MS, SLIDE_MS])
+@pytest.mark.parametrize("slide_ms", [pytest.param(SIZE_MS, marks=pytest.mark.slow), SLIDE_MS])
 def test_windows_are_those_of_sparks_own_aggregation(
     env: StreamExecutionEnvironment,
     spark: SparkSession,

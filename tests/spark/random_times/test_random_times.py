@@ -131,14 +131,15 @@ def check_states(client: QueryableStateClient, job: JobClient, model: TimedModel
     assert live == model.tumbling.live()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("seed", "backends"),
     [
         (1, ("heap", "rocksdb")),
-        pytest.param(2, ("rocksdb", "heap"), marks=pytest.mark.slow),
-        pytest.param(3, ("rocksdb", "rocksdb"), marks=pytest.mark.slow),
-        pytest.param(4, ("heap", "heap"), marks=pytest.mark.slow),
+        (2, ("rocksdb", "heap")),
+        (3, ("rocksdb", "rocksdb")),
+        (4, ("heap", "heap")),
     ],
 )
 def test_a_random_job_puts_out_what_the_models_do(

@@ -245,15 +245,16 @@ async def test_a_server_that_reaches_no_coordinator_for_long_ends_by_itself(
     cluster: Cluster, clock: Clock
 ) -> None:
     server = await cluster.server(clock=clock, orphan_timeout_s=100)
-    # The coordinator's end without a word: it has nobody to shut down.
+    # As long a pause of its own is none of the coordinator. It comes before the first renewal that
+    # fails, which may be one that the server begins by itself.
+    clock.advance(1_000)
+    # The coordinator's end without a word: it has nobody to shut down, unless the server registers
+    # again in between.
     async with CoordinatorClient(cluster.coordinator.address, cluster.coordinator.secret) as link:
         await link.deregister_server(
             coordinator_pb2.DeregisterServerRequest(server_id=server.server_id)
         )
-    # As long a pause of its own is none of the coordinator. It comes before the first renewal that
-    # fails, which may be one that the server begins by itself.
-    clock.advance(1_000)
-    await asyncio.to_thread(cluster.coordinator.coordinator.close)
+        await asyncio.to_thread(cluster.coordinator.coordinator.close)
     with pytest.raises(RetryLaterError, match="no coordinator answers"):
         await server.renew_lease()
     clock.advance(99)
