@@ -59,9 +59,12 @@ class BatchLog:
 
 
 def files_in(offsets: list[str]) -> int:
-    """How many files have been read up to a batch, by its lines in the log."""
-    (count,) = [json.loads(line)[_FILES] + 1 for line in offsets if _FILES in line] or [0]
-    return int(count)
+    """How many files have been read up to a batch, by its lines in the log.
+
+    There are several lines of the input if a plan reads it several times.
+    """
+    counts = [json.loads(line)[_FILES] + 1 for line in offsets if _FILES in line]
+    return max(map(int, counts), default=0)
 
 
 def planned_files(spark: Path) -> int:

@@ -94,7 +94,7 @@ class History:
         )
 
     def wrong_watermarks(self, version: int) -> list[str]:
-        """Batches up to one whose watermark is not that of the rows before them."""
+        """Batches up to one whose watermark the rows before them do not make."""
         self._advance(version)
         return self._wrong_watermarks
 
@@ -108,12 +108,11 @@ class History:
 
     def _advance_timed(self, batch: Batch, rows: list[Row]) -> None:
         timed = self._timed
-        timed.advance(batch.timestamp_ms, rows)
+        before = timed.watermark
+        timed.advance(batch.timestamp_ms, rows, batch.watermark_ms)
         self._fired.append(timed.fired)
-        if batch.watermark_ms not in (None, timed.watermark):
-            self._wrong_watermarks.append(
-                f"batch {self._next}: {batch.watermark_ms} instead of {timed.watermark}"
-            )
+        if timed.is_wrong:
+            self._wrong_watermarks.append(f"batch {self._next}: {timed.watermark} after {before}")
         for key in KEYS:
             self._change(SILENCES, key, timed.silences.get(key, MISSING))
             self._change(TIMERS, key, timed.pending(key) or MISSING)

@@ -25,6 +25,20 @@ def test_a_key_is_silent_once_the_watermark_has_passed_its_last_row() -> None:
     assert history.watermark == START + 100 + SILENCE_MS
 
 
+def test_spark_may_leave_one_batch_out_of_the_watermark_but_not_two() -> None:
+    history = TimedHistory()
+    wrong = []
+    watermarks = [0, 0, START + 20 - DELAY_MS, START + 20 - DELAY_MS, START + 20 - DELAY_MS]
+    for number, watermark in enumerate(watermarks):
+        history.advance(NOW, [row(10 * number + 10)], watermark)
+        wrong.append(history.is_wrong)
+    assert wrong == [False, False, False, False, True]
+    history.advance(NOW, [], START + 51 - DELAY_MS)
+    assert history.is_wrong, "no row made it"
+    history.advance(NOW, [], START)
+    assert history.is_wrong, "it went back"
+
+
 def test_a_tick_comes_with_the_first_batch_at_its_time() -> None:
     history = TimedHistory()
     history.advance(NOW, [row(0, number=40)])

@@ -36,13 +36,30 @@ class TimedHistory:
         """Group, start, amount and count of each firing of the last batch, sorted."""
         self.watermark = 0
         """Of the last batch; 0: none."""
+        self.is_wrong = False
+        """Whether the rows before the last batch do not make its watermark."""
         self._newest = 0
+        self._newest_of_last = 0
+        self._is_behind = False
         self._not_fired: set[tuple[str, int]] = set()
 
-    def advance(self, timestamp_ms: int, rows: Sequence[Row]) -> None:
-        """Does a batch."""
-        behind, self.watermark = self.watermark, max(self.watermark, self._newest - DELAY_MS)
-        self._newest = max([self._newest, *(row.at for row in rows)])
+    def advance(
+        self, timestamp_ms: int, rows: Sequence[Row], watermark_ms: int | None = None
+    ) -> None:
+        """Does a batch, with the watermark that Spark gave it; None: that of all rows before.
+
+        Spark does not count the rows of a batch that its sink has and skips after a crash, nor
+        those of a run's first batch if the plan reads an operator twice: but never those of two
+        batches on end.
+        """
+        behind, full = self.watermark, max(self.watermark, self._newest - DELAY_MS)
+        self.watermark = full if watermark_ms is None else watermark_ms
+        was_behind = self._is_behind
+        self._is_behind = self.watermark < self._newest_of_last - DELAY_MS
+        is_left_behind = was_behind and self._is_behind
+        self.is_wrong = not behind <= self.watermark <= full or is_left_behind
+        self._newest_of_last = max((row.at for row in rows), default=0)
+        self._newest = max(self._newest, self._newest_of_last)
         for key in self.timers:
             self._fire_timers(key, timestamp_ms)
         for row in rows:
