@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from queryable_state.streaming import RuntimeContext
+    from queryable_state.wire.schema.types import TypeInfo
 
 ROWS = "k STRING, ts TIMESTAMP"
 FIRED = "k STRING, at BIGINT, seen BIGINT"
@@ -52,14 +53,15 @@ class Fires(KeyedProcessFunction):
 class Remembers(KeyedProcessFunction):
     """Keeps what each key has seen for an hour, and for a short time; timers say what is left."""
 
-    def __init__(self, short_ms: int) -> None:
+    def __init__(self, short_ms: int, kept: TypeInfo) -> None:
         self.short_ms = short_ms
+        self.kept = kept
 
     def open(self, runtime_context: RuntimeContext) -> None:
         kept = {"long": 3_600_000, "short": self.short_ms}
         states = {}
         for name, ttl_ms in kept.items():
-            descriptor = ValueStateDescriptor(name, Types.LONG())
+            descriptor = ValueStateDescriptor(name, self.kept)
             ttl = StateTtlConfig.new_builder(Time.milliseconds(ttl_ms)).build()
             descriptor.enable_time_to_live(ttl)
             descriptor.set_queryable(name)

@@ -16,6 +16,8 @@ from tests.killed_programs import temporary_files_in
 from tests.spark.restarts.fired_functions import FIRED, ROWS, Fires, Remembers
 from tests.spark.waiting import until
 
+from queryable_state.streaming import Types
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from tests.spark.conftest import Connect, MakeFeed, NewEnvironment
@@ -78,7 +80,7 @@ def test_timers_that_fell_due_while_a_job_was_down_fire_in_order_at_its_start(
     assert all(seen == number // len(KEYS) + 1 for number, (_, _, seen) in enumerate(rows))
 
 
-def test_timers_and_time_to_live_go_with_a_savepoint_to_another_backend_and_parallelism(
+def test_timers_and_time_to_live_go_with_a_savepoint_to_another_backend_parallelism_and_type(
     new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path, connect: Connect
 ) -> None:
     """What has expired meanwhile is gone when the first timers fire; the rest lives no longer."""
@@ -86,7 +88,7 @@ def test_timers_and_time_to_live_go_with_a_savepoint_to_another_backend_and_para
     short_ms = 4_000
     source.add(*(at(0, key) for key in KEYS))
     env = new_environment(backend="heap").set_parallelism(2)
-    before = fired_by(env, source, Remembers(short_ms))
+    before = fired_by(env, source, Remembers(short_ms, Types.INT()))
     job = env.execute_async("one", checkpoint_location=str(tmp_path / "one"))
     job.process_all_available()
     began = time.time()
@@ -98,7 +100,7 @@ def test_timers_and_time_to_live_go_with_a_savepoint_to_another_backend_and_para
     until(lambda: time.time() > began + short_ms / 1_000 + 1)
     source.add(at(30, "late"))
     env = new_environment(backend="rocksdb").set_parallelism(3)
-    rows = fired_by(env, source, Remembers(short_ms))
+    rows = fired_by(env, source, Remembers(short_ms, Types.LONG()))
     job = env.execute_async("two", checkpoint_location=str(tmp_path / "two"), savepoint=uri)
     until(lambda: len(before) + len(rows) >= 2 * len(KEYS))
     waited_ms = (time.time() - began) * 1_000
