@@ -96,7 +96,8 @@ def check_idle_answers(known: KnownSparkJob, token: bytes) -> None:
         assert {key: list(state.value()) for key, state in cut.found()} == {
             key: value for key in KEYS if (value := history.value(TOTALS, key, batch))
         }
-        with client.scan(JOB_NAME, TOTALS, page_token=token) as scan:
+        # The first batch of a job with timers has no input.
+        with client.scan(JOB_NAME, TOTALS, page_token=token, allow_newer=True) as scan:
             rest = [key for key, _ in scan]
         with client.scan(JOB_NAME, TOTALS, keys_only=True) as scan:
             assert [key for key, _ in scan][10:] == rest

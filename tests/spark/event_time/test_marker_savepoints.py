@@ -56,6 +56,7 @@ def jobs(env: StreamExecutionEnvironment, feed: MakeFeed, tmp_path: Path) -> Job
     return Jobs(env, feed, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_savepoint_starts_a_job_that_has_timers_now_or_has_none_any_more(jobs: Jobs) -> None:
     """Each continues behind the input of the savepoint, with its state; pending timers are state
     that must not be lost unasked."""

@@ -86,6 +86,7 @@ def test_a_job_without_any_row_has_one_batch_and_takes_rows_later(
     job.cancel()
 
 
+@pytest.mark.slow
 def test_a_users_query_over_windows_runs_with_available_now_again_and_again(
     env: StreamExecutionEnvironment, feed: MakeFeed, location: Path, spark: SparkSession
 ) -> None:

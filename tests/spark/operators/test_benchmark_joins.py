@@ -30,6 +30,7 @@ class Collected:
         self.rows.update(tuple(row) for row in batch.collect())
 
 
+@pytest.mark.slow
 def test_connect_and_transform_with_state_join_the_same_rows(
     spark: SparkSession, env: StreamExecutionEnvironment, tmp_path: Path
 ) -> None:

@@ -51,7 +51,8 @@ def fires(job: JobClient, connect: Connect, keys: list[str]) -> list[int | None]
     return [None if state is None else state.value() for state in states]
 
 
-@pytest.mark.parametrize("backend", [pytest.param("heap", marks=pytest.mark.slow), "rocksdb"])
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 def test_timers_that_fell_due_while_a_job_was_down_fire_in_order_at_its_start(
     new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path, backend: str
 ) -> None:
