@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from benchmarks.streaming import own_variants, spark_variants
 from benchmarks.streaming.dataset import LimitsDataset
 from benchmarks.streaming.session import source_of_part
