@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.runtime.aggregates.windowed import rows_of, time_windows, windowed
+from tests.runtime.aggregates.windowed import time_windows, windowed
 
 from queryable_state.streaming import AggregateFunction, count_rows, max_of, sum_of
 from queryable_state.streaming.testing import WindowedOperatorHarness
@@ -101,8 +102,15 @@ def test_a_batch_emits_the_last_row_of_each_window_that_the_row_operator_emits(
             else:
                 harness.timestamp_ms = clock
             emitted.append(harness.process(elements))
-        # Of late elements the row operator emits a row each, the other one a row a batch.
-        last = {tuple(row[:3]): row for row in emitted[1]}
+        # A window that ends in a batch and has late elements in it is emitted for its end and then
+        # for them: once by the columns, once for each of them by the row operator.
+        last_of_columns, last_of_rows = (
+            {tuple(row[:3]): row for row in output} for output in emitted
+        )
+        assert last_of_columns == last_of_rows
         if not lateness:
-            assert len(last) == len(emitted[1])
-        assert rows_of(emitted[0]) == rows_of(last.values())
+            assert len(emitted[0]) == len(last_of_columns)
+            assert len(emitted[1]) == len(last_of_rows)
+        assert len(emitted[0]) <= len(emitted[1])
+        most = max(Counter(tuple(row[:3]) for row in emitted[0]).values(), default=0)
+        assert most <= 2

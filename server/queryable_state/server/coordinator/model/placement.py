@@ -239,7 +239,8 @@ class Placement:
         return {holder for operator in self.operators(query_id) for holder in operator.holders}
 
     def _await_former_owners(self, operator: Operator, server_id: str) -> None:
-        """Waits for other servers; this one drops the former subtasks itself as it opens one."""
+        """Raises NO_OWNER while another server may still answer from a former parallelism; this
+        one drops its former subtasks as it opens one."""
         former = {holder for each in operator.former for holder in each.holders}
         self._await_dropped(operator, former - {server_id})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.v1.registration_pb2 import StateKind
@@ -71,21 +71,37 @@ class Aggregate:
     dropped_fields: Sequence[str] = ()
 
     @property
-    def state_type(self) -> TypeInfo:
-        """The type of the only aggregate, or a ROW of several aggregates."""
-        if len(self.fields) == 1:
-            return self.fields[0].type
-        return TypeInfo(Kind.ROW, fields=tuple(Field(f.column, f.type) for f in self.fields))
-
-    @property
     def descriptor(self) -> StateDescriptor:
         """Descriptor of the state of the aggregates."""
-        descriptor = AggregateStateDescriptor(self.state_name, self.state_type)
-        if self.queryable_name is not None:
-            descriptor.set_queryable(self.queryable_name)
-        descriptor.set_renamed_fields(self.renamed_fields)
-        descriptor.set_dropped_fields(self.dropped_fields)
-        return descriptor
+        return aggregate_descriptor(self.fields, self)
+
+
+class StoredAggregates(Protocol):
+    """How the state of built-in aggregates is named, queried and evolved."""
+
+    @property
+    def state_name(self) -> str: ...
+    @property
+    def queryable_name(self) -> str | None: ...
+    @property
+    def renamed_fields(self) -> Mapping[str, str]: ...
+    @property
+    def dropped_fields(self) -> Sequence[str]: ...
+
+
+def aggregate_descriptor(
+    fields: Sequence[FieldAggregate], stored: StoredAggregates
+) -> StateDescriptor:
+    """Descriptor of a state with the only aggregate, or with a ROW of several."""
+    info = fields[0].type
+    if len(fields) > 1:
+        info = TypeInfo(Kind.ROW, fields=tuple(Field(f.column, f.type) for f in fields))
+    descriptor = AggregateStateDescriptor(stored.state_name, info)
+    if stored.queryable_name is not None:
+        descriptor.set_queryable(stored.queryable_name)
+    descriptor.set_renamed_fields(stored.renamed_fields)
+    descriptor.set_dropped_fields(stored.dropped_fields)
+    return descriptor
 
 
 class AggregateStateDescriptor(ValueStateDescriptor):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from queryable_state.streaming.runtime.aggregates.aggregate import (
     AggregateKind,
-    AggregateStateDescriptor,
     FieldAggregate,
+    aggregate_descriptor,
 )
 from queryable_state.streaming.runtime.timers.timer_descriptor import TimerDescriptor
 from queryable_state.wire.errors import InvalidRequestError
@@ -161,16 +161,7 @@ class WindowedAggregate:
     def descriptor(self) -> StateDescriptor:
         """Descriptor of the state: the only stored column, or a ROW of several."""
         aggregates = [stored.aggregate for stored in self.stored]
-        info = aggregates[0].type
-        if len(aggregates) > 1:
-            fields = tuple(Field(each.column, each.type) for each in aggregates)
-            info = TypeInfo(Kind.ROW, fields=fields)
-        descriptor = AggregateStateDescriptor(self.state_name, info)
-        if self.queryable_name is not None:
-            descriptor.set_queryable(self.queryable_name)
-        descriptor.set_renamed_fields(self.renamed_fields)
-        descriptor.set_dropped_fields(self.dropped_fields)
-        return descriptor.in_namespaces(TIME_WINDOW_TYPE)
+        return aggregate_descriptor(aggregates, self).in_namespaces(TIME_WINDOW_TYPE)
 
     @property
     def timers(self) -> TimerDescriptor:
