@@ -81,7 +81,7 @@ class EnvironmentSettings(DurabilitySettings):
     """True serves gRPC with `grpc.aio` alone: slower, and without undocumented parts of grpcio."""
 
     secret: str = field(default="", repr=False)
-    """Secret of every call between the parts of the application; empty: a random one. Executors can
+    """Secret that signs every call between the parts of the application; empty: a random one. Executors can
     read Spark's configuration: set a secret in the environment or the file instead."""
 
     strict: bool = True
