@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -71,12 +72,14 @@ def test_another_secret_is_refused(secrets: tuple[str, str], method: str) -> Non
 )
 def test_no_part_of_a_signature_can_be_changed(change: str, by: int, position: int) -> None:
     call = signed(CallSigner("secret", clock_ms=Clock()).header(METHOD))
-    value = getattr(call, change)
+    value: Any = getattr(call, change)
     if isinstance(value, int):
-        forged = replace(call, **{change: value + by})
+        value += by
     else:
         digit = "0" if value[position] != "0" else "1"
-        forged = replace(call, **{change: value[:position] + digit + value[position + 1 :]})
+        value = value[:position] + digit + value[position + 1 :]
+    fields: dict[str, Any] = {change: value}
+    forged = replace(call, **fields)
     with pytest.raises(AuthenticationError, match="signed with another one"):
         SignatureCheck("secret", clock_ms=Clock()).check(str(forged), METHOD)
 
