@@ -23,11 +23,13 @@ from queryable_state.client._read_options import ReadOptions, check_options
 from queryable_state.client._reading.operation import VALUE, Operation
 from queryable_state.client._routing.dispatcher import Dispatcher
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+from queryable_state.wire.security.connector import connector_of
 
 if TYPE_CHECKING:
     import asyncio
 
     from queryable_state.client._batching.key_batcher import KeyBatcher
+    from queryable_state.wire.security.tls import Tls
 
 DEFAULT_PORT = 9069
 DEFAULT_TIMEOUT_S = 5.0
@@ -55,6 +57,7 @@ class ClientBase:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         direct: bool = True,
         unpickle: bool = False,
+        tls: Tls | bool = False,
     ) -> None:
         """Checks the settings; connects on first use.
 
@@ -66,13 +69,17 @@ class ClientBase:
                 uses only the given server, which must then be a proxy.
             unpickle: Load values of pickled types. Set it only if everyone who can write to
                 the job's state may run code in this process.
+            tls: Connect with TLS, to every server. True: their certificates are signed by an
+                authority of the system.
 
-        Raises `InvalidRequestError` for a host, port or timeout out of range.
+        Raises `InvalidRequestError` for a host, port or timeout out of range, or files of `tls`
+        that cannot be used.
         """
         self._address = checked_address(host, port)
         self._timeout_s = checked_timeout(timeout_s)
         self._direct = direct
         self._unpickle = unpickle
+        self._connector = connector_of(tls)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opened: Dispatcher | None = None
         self._closed = False
@@ -127,7 +134,11 @@ class ClientBase:
         if self._opened is None:
             self._loop = loop
             self._opened = Dispatcher(
-                self._address, client=client_name(), unpickle=self._unpickle, direct=self._direct
+                self._address,
+                client=client_name(),
+                connector=self._connector,
+                unpickle=self._unpickle,
+                direct=self._direct,
             )
         return self._opened
 

@@ -52,6 +52,10 @@ class AioServer:
         """Listens at HOST:PORT; returns the port. `RuntimeError` if it is taken."""
         return self._server.add_insecure_port(address)
 
+    def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int:
+        """Listens at HOST:PORT with TLS; returns the port. `RuntimeError` if it is taken."""
+        return self._server.add_secure_port(address, server_credentials)
+
     async def start(self) -> None:
         """Answers from here on."""
         await self._server.start()

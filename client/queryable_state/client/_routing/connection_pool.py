@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.connection_info import ConnectionInfo
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.located_state import Owner
+    from queryable_state.wire.security.connector import Connector
 
 # An owner behind a firewall stays unreachable; the home server is expected back soon.
 _OWNER_BACKOFF_S = 30.0
@@ -40,16 +41,20 @@ class ConnectionPool:
     owner once a stream to it is open; until then, or if the owner is unreachable, to home.
     """
 
-    def __init__(self, events: BatchEvents, home: str, client: str, *, direct: bool) -> None:
+    def __init__(
+        self, events: BatchEvents, home: str, client: str, connector: Connector, *, direct: bool
+    ) -> None:
         self._events = events
         self._client = client
         self._direct = direct
+        self._connector = connector
         self._frame_ports = FramePorts()
         self._home = ServerConnection(
             events,
             home,
             client,
             max_backoff_s=_HOME_BACKOFF_S,
+            connector=connector,
             frame_ports=self._frame_ports,
         )
         self._by_address = {home: self._home}
@@ -69,6 +74,7 @@ class ConnectionPool:
                 owner.address,
                 self._client,
                 max_backoff_s=_OWNER_BACKOFF_S,
+                connector=self._connector,
                 frame_ports=self._frame_ports,
                 server_id=owner.server_id,
                 known=owner.description(),
@@ -229,12 +235,15 @@ class ConnectionPool:
         timeout_s: float,
     ) -> _Response:
         try:
-            return await rpc(server)(request, timeout=timeout_s)
+            response = await rpc(server)(request, timeout=timeout_s)
         except grpc.aio.AioRpcError as refused:
-            raise self.refusal(refused, server, timeout_s) from refused
+            refusal = self.refusal(refused, server, timeout_s)
+            raise await server.diagnosis.explained(refusal) from refused
         except asyncio.CancelledError:
             self.raise_if_closed()
             raise
+        server.diagnosis.succeeded()
+        return response
 
 
 def _closed_error() -> ClientClosedError:

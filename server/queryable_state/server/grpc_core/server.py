@@ -91,6 +91,14 @@ class GrpcServer:
             raise RuntimeError(f"cannot listen on {address}")
         return port
 
+    def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int:
+        """Binds HOST:PORT with TLS; as `add_insecure_port`."""
+        credentials: Any = server_credentials
+        port: int = self._server.add_http2_port(address.encode(), credentials._credentials)
+        if not port:
+            raise RuntimeError(f"cannot listen on {address}")
+        return port
+
     async def start(self) -> None:
         """Starts to serve."""
         self._loop = asyncio.get_running_loop()

@@ -9,6 +9,7 @@ from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.security.server_tls import ServerTls, port_adder
 from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.serving.ports import SETTING_PREFIX, bind, frame_ports
 from queryable_state.server.serving.query_server import QueryServer
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator_client import CoordinatorClient
     from queryable_state.server.settings import StateServerSettings
     from queryable_state.server.state_server.queries.state_reader import StateReader
+    from queryable_state.wire.security.connector import Connector
 
 
 def bind_ports(
@@ -36,11 +38,13 @@ def bind_ports(
     stack: AsyncExitStack,
     *,
     server_id: str,
+    connector: Connector,
 ) -> tuple[ServerAddresses, list[QueryServer]]:
     """Binds the ports; returns the addresses and the two public servers, of queries and proxy.
 
     `stack` gets what closes the routers; the caller starts and closes the servers.
     """
+    tls = ServerTls.of(settings.tls)
     locations = LocationTable(coordinator)
     stack.push_async_callback(locations.aclose)
     local = LocalRouter(engine, locations)
@@ -49,6 +53,7 @@ def bind_ports(
         server_id=server_id,
         engine=engine,
         signer=CallSigner(settings.secret),
+        connector=connector,
         default_deadline_ms=settings.default_deadline_ms,
     )
     budgets = ClientBudgets(settings.limits.held_bytes)
@@ -69,6 +74,7 @@ def bind_ports(
                 plain_grpc=settings.plain_grpc,
             ),
             budgets,
+            tls=tls,
         )
         address = server.bind(
             ports,
@@ -79,7 +85,7 @@ def bind_ports(
         )
         listeners.append((address, server))
     what, ports = internal
-    backend_port = bind(backend.add_insecure_port, ports, settings.host, what=what)
+    backend_port = bind(port_adder(backend, tls), ports, settings.host, what=what)
     (query_address, query_server), (proxy_address, proxy_server) = listeners
     addresses = ServerAddresses(
         server_id=server_id,

@@ -15,6 +15,7 @@ from queryable_state.server.query.router import Router
 from queryable_state.server.serving.large_request_queue import LARGE_BYTES, LargeRequestQueue
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.security.connector import CLEAR_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.router import Deliver, Engine
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.wire.located_state import LocatedState
+    from queryable_state.wire.security.connector import Connector
     from queryable_state.wire.security.signed_calls import CallSigner
 
 
@@ -45,6 +47,7 @@ class ProxyRouter(Router):
         server_id: str,
         engine: Engine | None = None,
         signer: CallSigner | None = None,
+        connector: Connector = CLEAR_TEXT,
         default_deadline_ms: int = 10_000,
     ) -> None:
         """`signer`: signs the calls to owners; None: owners need no signature."""
@@ -52,7 +55,7 @@ class ProxyRouter(Router):
         self._server_id = server_id
         self._engine = engine
         self._default_deadline_ms = default_deadline_ms
-        self._channels = Channels(signer)
+        self._channels = Channels(signer, connector)
         self._calls = OwnerCalls(self._channels)
         self._sessions: set[ProxySession] = set()
         self._unary: dict[bool, ProxySession] = {}

@@ -12,6 +12,7 @@ from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.security.server_tls import ServerTls
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
@@ -67,7 +68,10 @@ class ProxyServer:
     async def __aenter__(self) -> Self:
         settings = self.settings
         async with contextlib.AsyncExitStack() as stack:
-            coordinator = CoordinatorClient(settings.coordinator_address, settings.secret)
+            tls, connector = ServerTls.of(settings.tls), settings.tls.connector()
+            coordinator = CoordinatorClient(
+                settings.coordinator_address, settings.secret, connector=connector
+            )
             stack.push_async_callback(coordinator.aclose)
             await coordinator.list_jobs(query_pb2.ListJobsRequest())
             locations = LocationTable(coordinator)
@@ -76,6 +80,7 @@ class ProxyServer:
                 locations,
                 server_id=self.server_id,
                 signer=CallSigner(settings.secret),
+                connector=connector,
                 default_deadline_ms=settings.default_deadline_ms,
             )
             stack.push_async_callback(router.aclose)
@@ -88,6 +93,7 @@ class ProxyServer:
                     default_deadline_ms=settings.default_deadline_ms,
                     plain_grpc=settings.plain_grpc,
                 ),
+                tls=tls,
             )
             stack.push_async_callback(server.aclose, self.shutdown, settings.drain_timeout_s)
             self._address = server.bind(
