@@ -12,6 +12,9 @@ from queryable_state.wire.security.tls import Tls
 if TYPE_CHECKING:
     from queryable_state.wire.security.connector import Connector
 
+if TYPE_CHECKING:
+    from queryable_state.wire.security.connector import Connector
+
 TlsMode = Literal["auto", "on", "off"]
 TLS_MODES: tuple[TlsMode, ...] = ("auto", "on", "off")
 
@@ -25,10 +28,7 @@ SETTING = "spark.queryable_state.tls_{0} (--tls-{0})"
 class TlsSettings:
     """TLS of every port: queries, frames, proxies, coordinator and tasks."""
 
-    tls: if TYPE_CHECKING:
-    from queryable_state.wire.security.connector import Connector
-
-TlsMode = "auto"
+    tls: TlsMode = "auto"
     """`on`: every port and every connection uses TLS 1.2 or newer; `off`: none does; `auto`: on if
     `tls_certificate` is set."""
 

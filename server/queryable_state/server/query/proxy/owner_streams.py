@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeAlias
 
-import grpc.aio
-
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.frames.frame_ports import FramePorts
 from queryable_state.wire.frames.query_stream import CHANNEL_OPTIONS, StreamOpener
@@ -15,6 +13,8 @@ from queryable_state.wire.security.connector import CLEAR_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import grpc.aio
 
     from queryable_state.server.query.proxy.proxied_query import SubQuery
     from queryable_state.v1 import query_pb2

@@ -9,7 +9,7 @@ from queryable_state.server.query.retries import no_owner
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from queryable_state.server.query.proxy.location_table import LocationTable
     from queryable_state.server.query.proxy.owner_calls import OwnerCalls
