@@ -43,7 +43,12 @@ FIELDS = [
     for field in dataclasses.fields(settings)  # type: ignore[arg-type]
     if not accepted(field).derived
 ]
-NUMBERS = [param for param in FIELDS if type_of(param.values[1]) in (int, float)]  # type: ignore[arg-type]
+NUMBERS = [
+    pytest.param(settings, field, id=f"{settings.__name__}.{field.name}")
+    for settings in CLASSES
+    for field in dataclasses.fields(settings)  # type: ignore[arg-type]
+    if type_of(field) in (int, float)
+]
 
 
 def refusal(settings: type[SettingsGroup], name: str, value: object) -> str:
@@ -74,7 +79,7 @@ def test_every_number_has_bounds_and_they_are_checked(
     rule = accepted(field)
     assert rule.least is not None, "declare the field with setting(..., least=, most=)"
     assert rule.most is not None, "declare the field with setting(..., least=, most=)"
-    below = {rule.least - 1} - set(rule.special)
+    below: set[float] = {rule.least - 1} - set(rule.special)
     for value in (*below, rule.most + 1, min((rule.least, *rule.special)) - 1):
         text = refusal(settings, field.name, value)
         assert f"{field.name} is {value!r}: it must be" in text

@@ -34,7 +34,7 @@ KEYS = KeyGroups(Types.STRING(), MAX_PARALLELISM)
 VALUES = ValueCodec.of(Types.LONG())
 
 
-SMALL_LIMITS = Limits(batch_keys=100, answer_bytes=200, prefix_records=5)
+SMALL_LIMITS = Limits(batch_keys=100, value_bytes=200, answer_bytes=200, prefix_records=5)
 
 
 class ManualClock:

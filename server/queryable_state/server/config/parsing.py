@@ -72,19 +72,17 @@ def value_of(field: dataclasses.Field[Any], given: Any) -> Any:
 def quantity(text: str, unit: str) -> int:
     """The whole number of a text with a unit; of one without, in `unit`. Raises ValueError."""
     value = exact_quantity(text, unit)
-    if isinstance(value, float):
-        if not value.is_integer():
-            raise ValueError(text)
-        value = int(value)
-    return value
+    if isinstance(value, float) and not value.is_integer():
+        raise ValueError(text)
+    return int(value)
 
 
-def exact_quantity(text: str, unit: str) -> int | float:
+def exact_quantity(text: str, unit: str) -> float:
     """The number of a text with a unit; of one without, in `unit`. Raises ValueError."""
     found = _QUANTITY.fullmatch(text)
     if found is None:
         raise ValueError(text)
-    number = float(found[1]) if set(".eE") & set(found[1]) else int(found[1])
+    number: float = float(found[1]) if set(".eE") & set(found[1]) else int(found[1])
     name = found[2].lower()
     if not name:
         return number

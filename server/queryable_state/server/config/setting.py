@@ -133,7 +133,7 @@ def type_of(field: dataclasses.Field[Any]) -> type:
         return named
     if field.default is not dataclasses.MISSING:
         return type(field.default)
-    factory = field.default_factory
+    factory: Any = field.default_factory
     return factory if isinstance(factory, type) else dict
 
 
