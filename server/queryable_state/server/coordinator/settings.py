@@ -63,7 +63,7 @@ class CoordinatorSettings(BatchSettings):
     """Settings of the coordinator in the driver."""
 
     secret: str = setting("", secret=True)
-    """The job's secret, checked on every call; empty: a random one."""
+    """The job's secret, by which every call is signed; empty: a random one."""
 
     host: str = "127.0.0.1"
     """Address to listen on."""

@@ -37,7 +37,7 @@ class StateServerSettings(ServingSettings):
     """HOST:PORT of the coordinator."""
 
     secret: str = setting(secret=True, check=_not_empty)
-    """The job's secret, checked and sent on every internal call."""
+    """The job's secret, by which every internal call is signed; it never travels."""
 
     executor_id: str
     """The executor of the server; unique in one application."""

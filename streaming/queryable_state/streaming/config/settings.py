@@ -85,8 +85,8 @@ class EnvironmentSettings(
     """Must be true: state servers always answer queries."""
 
     secret: str = setting("", secret=True)
-    """Secret of every call between the parts of the application; empty: a random one. Executors can
-    read Spark's configuration: set a secret in the environment or the file instead."""
+    """Secret that signs every call between the parts of the application; empty: a random one.
+    Executors can read Spark's configuration: set it in the environment or the file instead."""
 
     directory: str = ""
     """Folder on each executor for live stores and logs; empty: a folder in Spark's local

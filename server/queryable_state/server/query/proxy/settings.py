@@ -21,7 +21,7 @@ class ProxySettings(ServingSettings):
     """HOST:PORT of the coordinator."""
 
     secret: str = setting(secret=True)
-    """The job's secret, sent to the coordinator."""
+    """The job's secret, by which calls to the coordinator and to owners are signed."""
 
     host: str = "127.0.0.1"
     """Address to listen on."""
