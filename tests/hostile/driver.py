@@ -16,8 +16,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.settings import StateServerSettings
 from queryable_state.server.state_server.launch import ensure_server
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import registration_pb2
 

@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.file_systems.storage import is_local
+from queryable_state.server.config.log_settings import LOG_LEVELS
 from queryable_state.server.json_settings import json_settings
-from queryable_state.server.process.log_settings import LOG_LEVELS
-from queryable_state.server.settings import COORDINATOR_PORT, LAME_DUCK_S, PROXY_PORTS
+from queryable_state.server.serving.serving_settings import (
+    COORDINATOR_PORT,
+    LAME_DUCK_S,
+    PROXY_PORTS,
+)
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from queryable_state.server.cli.arguments import (
     secret_of,
 )
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
+from queryable_state.server.query.proxy.settings import ProxySettings
 from queryable_state.server.serving.ports import PortSpec, frame_ports
-from queryable_state.server.settings import COORDINATOR_PORT, ProxySettings
+from queryable_state.server.serving.serving_settings import COORDINATOR_PORT
 
 if TYPE_CHECKING:
     import argparse

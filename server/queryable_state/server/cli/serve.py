@@ -13,8 +13,8 @@ from queryable_state.server.cli.arguments import (
     whole_uri,
 )
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
+from queryable_state.server.config.backends import BACKENDS
 from queryable_state.server.serving.ports import PortSpec
-from queryable_state.server.settings import BACKENDS
 
 if TYPE_CHECKING:
     import argparse

@@ -20,7 +20,7 @@ from queryable_state.server.serving.ports import (
 from queryable_state.wire.addresses import join_address
 
 if TYPE_CHECKING:
-    from queryable_state.server.settings import CoordinatorSettings
+    from queryable_state.server.coordinator.settings import CoordinatorSettings
 
 # Whole files of `driver:` roots. Nothing is received of a call without the secret.
 _MESSAGE_BYTES = 1 << 30

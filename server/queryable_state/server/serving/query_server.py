@@ -21,10 +21,10 @@ from queryable_state.wire.addresses import join_address
 from queryable_state.wire.frames.stream_hello import frame_endpoint
 
 if TYPE_CHECKING:
+    from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.server.security.server_tls import ServerTls
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
-    from queryable_state.server.settings import Limits
     from queryable_state.v1 import registration_pb2
 
 _SERVICE = "queryable_state.v1.QueryableState"

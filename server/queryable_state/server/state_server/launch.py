@@ -19,7 +19,7 @@ from queryable_state.wire.errors import InvalidRequestError, RetryLaterError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.settings import StateServerSettings
 
 _POLL_S = 0.005
 _LOG_TAIL_BYTES = 2000

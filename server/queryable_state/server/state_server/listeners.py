@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import grpc.aio
 
     from queryable_state.server.coordinator_client import CoordinatorClient
-    from queryable_state.server.settings import StateServerSettings
     from queryable_state.server.state_server.queries.state_reader import StateReader
+    from queryable_state.server.state_server.settings import StateServerSettings
     from queryable_state.wire.security.connector import Connector
 
 

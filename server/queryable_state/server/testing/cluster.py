@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2_grpc
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.query.proxy.proxy_server import ProxyServer
-from queryable_state.server.settings import (
-    CoordinatorSettings,
-    ProxySettings,
-    StateServerSettings,
-)
+from queryable_state.server.query.proxy.settings import ProxySettings
 from queryable_state.server.state_server.server import StateServer
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing.coordinator import in_process_coordinator
 from queryable_state.server.testing.job import InProcessJob, declare, windowed
 from queryable_state.wire.security.signed_calls import BACKEND, CallSigner, signed_stub

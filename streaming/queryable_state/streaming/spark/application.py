@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from py4j.protocol import Py4JError
 
+from queryable_state.server.config.limits import Limits
+from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.coordinator import Coordinator
-from queryable_state.server.process.log_settings import LogSettings
-from queryable_state.server.settings import (
-    CoordinatorSettings,
-    Limits,
-    StateServerSettings,
-)
+from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.streaming.config.job_configuration import server_backend
 from queryable_state.streaming.spark.queries.active_queries import live_executors
 from queryable_state.streaming.spark.queries.listener import CommitListener
@@ -76,16 +74,11 @@ class SparkApplication:
         )
         self.coordinator = Coordinator(
             self.adapter,
-            CoordinatorSettings(
-                secret=self._settings.secret,
+            CoordinatorSettings.from_settings(
+                self._settings,
                 host=self._host,
                 advertised_host=advertised or "",
                 ports=settings.coordinator_ports,
-                lease_ms=settings.lease_ms,
-                lease_margin_ms=settings.lease_margin_ms,
-                strict=settings.strict,
-                strict_determinism=settings.strict_determinism,
-                retained_finished_jobs=settings.retained_finished_jobs,
             ),
         )
         self.coordinator.start()
@@ -147,33 +140,15 @@ class SparkApplication:
     def server_template(self) -> StateServerSettings:
         """Settings of state servers; each executor adds its id and its folder."""
         settings = self._settings
-        return StateServerSettings(
+        return StateServerSettings.from_settings(
+            settings,
             coordinator_address=self.coordinator_address,
-            secret=settings.secret,
             executor_id="",
-            directory=settings.directory,
             host=self._host,
             query_ports=settings.server_ports,
-            proxy_ports=settings.proxy_ports,
-            frame_ports=settings.frame_ports,
-            plain_grpc=settings.plain_grpc,
             backend=server_backend(settings),
-            limits=Limits(
-                key_bytes=settings.key_bytes,
-                value_bytes=settings.value_bytes,
-                key_json_bytes=settings.key_json_bytes,
-                batch_keys=settings.batch_keys,
-                request_bytes=settings.request_bytes,
-                max_staged_bytes=settings.max_staged_bytes,
-            ),
-            logs=LogSettings(
-                level=settings.log_level,
-                directory=settings.log_dir,
-                file_bytes=settings.log_file_bytes,
-                files=settings.log_files,
-            ),
-            strict_determinism=settings.strict_determinism,
-            lame_duck_s=settings.lame_duck_s,
+            limits=Limits.from_settings(settings),
+            logs=LogSettings.from_settings(settings),
         )
 
     def scratch_location(self) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from queryable_state.server.serving.ports import SETTING_PREFIX, PortSpec, require_free
 
 if TYPE_CHECKING:
-    from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.settings import StateServerSettings
 
 
 def stated_ports(settings: StateServerSettings) -> tuple[tuple[str, PortSpec], ...]:

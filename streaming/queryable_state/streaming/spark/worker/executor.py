@@ -15,7 +15,7 @@ import psutil
 from queryable_state.wire.errors import InternalError
 
 if TYPE_CHECKING:
-    from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.settings import StateServerSettings
 
 _EVERY_ADDRESS = "0.0.0.0"
 
