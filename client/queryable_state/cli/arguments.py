@@ -10,6 +10,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.cli.tls_arguments import add_tls, tls_of
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.json_text import key_from_json
 from queryable_state.wire.keys.time_window import TimeWindow
@@ -98,6 +99,7 @@ def add_operation(
         help="timeout of the command (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_tls(parser)
 
 
 def add_state(parser: argparse.ArgumentParser) -> None:
@@ -149,7 +151,9 @@ async def answer(options: argparse.Namespace) -> int:
     from queryable_state.client import QueryableStateClient
 
     host, port = server_of(options)
-    async with QueryableStateClient(host, port, timeout_s=seconds_of(options)) as client:
+    async with QueryableStateClient(
+        host, port, timeout_s=seconds_of(options), tls=tls_of(options)
+    ) as client:
         exit_code: int
         if options.of_state:
             # Its types are needed to parse keys and to format values.

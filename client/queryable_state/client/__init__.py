@@ -56,6 +56,7 @@ from queryable_state.wire.schema.type_serializer import (
     TypeSerializerSnapshot,
 )
 from queryable_state.wire.schema.types import TypeInfo, Types
+from queryable_state.wire.security.tls import Tls
 from queryable_state.wire.values.pickled import PickledValue
 from queryable_state.wire.values.serialized import SerializedValue
 
@@ -114,6 +115,7 @@ __all__ = [
     "StatePart",
     "SubtaskState",
     "TimeWindow",
+    "Tls",
     "TypeInfo",
     "TypeSerializer",
     "TypeSerializerSchemaCompatibility",

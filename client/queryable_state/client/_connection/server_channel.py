@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.v1 import query_pb2_grpc
 from queryable_state.wire.frames.query_stream import CHANNEL_OPTIONS
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from queryable_state.wire.security.connector import Connector
 
 _GRACE_S = 30.0
+
+
+class _Opened(NamedTuple):
+    channel: grpc.aio.Channel
+    stub: query_pb2_grpc.QueryableStateAsyncStub
+    generation: int
+    """The TLS files with which it was opened, as the connector counts them."""
 
 
 class ServerChannel:
@@ -29,35 +36,32 @@ class ServerChannel:
         self._address = address
         self._connector = connector
         self._closing: set[asyncio.Task[None]] = set()
-        self._open()
+        self._opened: _Opened | None = self._open()
 
     @property
     def is_closed(self) -> bool:
         """True once `aclose` was called."""
-        return self._channel is None
+        return self._opened is None
 
-    def current(self) -> tuple[grpc.aio.Channel, query_pb2_grpc.QueryableStateAsyncStub] | None:
-        """Channel and stub for the next call; None once closed."""
-        if self._channel is not None and self._generation != self._connector.generation:
-            closing = asyncio.get_running_loop().create_task(self._channel.close(_GRACE_S))
+    def current(self) -> _Opened | None:
+        """The channel and stub of the next call; None once closed."""
+        opened = self._opened
+        if opened is not None and opened.generation != self._connector.generation:
+            closing = asyncio.get_running_loop().create_task(opened.channel.close(_GRACE_S))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
-            self._open()
-        return None if self._channel is None or self._stub is None else (self._channel, self._stub)
+            opened = self._opened = self._open()
+        return opened
 
     async def aclose(self) -> None:
         """Closes the channel; idempotent."""
-        channel, self._channel, self._stub = self._channel, None, None
+        opened, self._opened = self._opened, None
         for closing in tuple(self._closing):
             closing.cancel()
-        if channel is not None:
-            await channel.close()
+        if opened is not None:
+            await opened.channel.close()
 
-    def _open(self) -> None:
-        self._generation = self._connector.generation
-        self._channel: grpc.aio.Channel | None = self._connector.channel(
-            self._address, CHANNEL_OPTIONS
-        )
-        self._stub: query_pb2_grpc.QueryableStateAsyncStub | None = (
-            query_pb2_grpc.QueryableStateStub(self._channel)
-        )
+    def _open(self) -> _Opened:
+        generation = self._connector.generation
+        channel = self._connector.channel(self._address, CHANNEL_OPTIONS)
+        return _Opened(channel, query_pb2_grpc.QueryableStateStub(channel), generation)

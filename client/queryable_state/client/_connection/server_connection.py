@@ -83,7 +83,7 @@ class ServerConnection:
         current = self._channel.current()
         if current is None:
             raise self.unreachable("its connection was closed")
-        return current[1]
+        return current.stub
 
     @property
     def is_ready(self) -> bool:
@@ -214,7 +214,7 @@ class ServerConnection:
         )
         try:
             stream = await StreamOpener(
-                current[0],
+                current.channel,
                 self.address,
                 server_id=self.server_id,
                 client=self._client,

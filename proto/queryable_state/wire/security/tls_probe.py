@@ -83,7 +83,10 @@ def _of_tls(
         with _handshake(host, port, context, name) as connection:
             connection.settimeout(_ALERT_S)
             with contextlib.suppress(TimeoutError):
-                connection.recv(1)
+                # A server of gRPC sends settings at once, and says nothing when it refuses.
+                if not connection.recv(1):
+                    reason = "it closed the connection after the handshake"
+                    return AuthenticationError(_refused(address, reason, connector))
         return None
     except ssl.SSLCertVerificationError as failure:
         facts = _facts(host, port, context, name)

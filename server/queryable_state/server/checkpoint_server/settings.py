@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.server.config.backends import BACKENDS
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.setting import setting
+from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.serving_settings import (
     PROXY_PORTS,
     ServingSettings,
@@ -45,6 +46,8 @@ class CheckpointServerSettings(ServingSettings):
     """Port, range or list; a 0 in it: any free port."""
 
     limits: Limits = field(default_factory=Limits)
+
+    tls: TlsSettings = field(default_factory=TlsSettings)
 
     transfer_threads: int = setting(4, least=1, most=256)
     """Threads that download files, and threads that fill stores."""

@@ -13,6 +13,7 @@ from queryable_state.server.cli.arguments import (
     secret_of,
 )
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
+from queryable_state.server.cli.tls_arguments import add_serving_tls, serving_tls
 from queryable_state.server.query.proxy.settings import ProxySettings
 from queryable_state.server.serving.ports import PortSpec, frame_ports
 from queryable_state.server.serving.serving_settings import COORDINATOR_PORT
@@ -38,6 +39,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help=f"coordinator in the driver of the job; its default port is {COORDINATOR_PORT}",
     )
     add_listening(proxy)
+    add_serving_tls(proxy)
     add_log_level(proxy)
     proxy.add_argument("--secret-file", metavar="FILE", help="file with the job's secret")
     proxy.set_defaults(run=_run)
@@ -60,6 +62,7 @@ def _settings(options: argparse.Namespace) -> ProxySettings:
         frame_ports=options.frame_port,
         plain_grpc=options.plain_grpc,
         lame_duck_s=lame_duck_s(options),
+        tls=serving_tls(options),
     )
 
 

@@ -12,11 +12,14 @@ from queryable_state.server.cli.arguments import (
     coordinator_address,
     secret_of,
 )
+from queryable_state.server.cli.tls_arguments import add_calling_tls, calling_tls
 from queryable_state.server.serving.serving_settings import COORDINATOR_PORT
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     import argparse
+
+    from queryable_state.wire.security.tls import Tls
 
 _TIMEOUT_S = 600.0
 
@@ -62,6 +65,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="give up after this time (default: %(default)s)",
     )
     savepoint.add_argument("--secret-file", metavar="FILE", help="file with the job's secret")
+    add_calling_tls(savepoint)
     savepoint.set_defaults(run=_run)
 
 
@@ -79,6 +83,7 @@ def _run(options: argparse.Namespace) -> int:
         _trigger(
             coordinator_address(options.coordinator),
             secret_of(options.secret_file),
+            calling_tls(options),
             request,
             options.timeout,
         )
@@ -90,13 +95,16 @@ def _run(options: argparse.Namespace) -> int:
 async def _trigger(
     coordinator: str,
     secret: str,
+    tls: Tls | None,
     request: coordinator_pb2.TriggerSavepointRequest,
     timeout_s: float,
 ) -> coordinator_pb2.TriggerSavepointResponse:
     # Imported late, because importing grpc would slow down `--help`.
     from queryable_state.server.coordinator_client import CoordinatorClient
+    from queryable_state.wire.security.connector import Connector
 
-    async with CoordinatorClient(coordinator, secret) as client:
+    connector = Connector(tls, setting="--tls-{0}")
+    async with CoordinatorClient(coordinator, secret, connector=connector) as client:
         return await client.trigger_savepoint(request, timeout_s=timeout_s)
 
 

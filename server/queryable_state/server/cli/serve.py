@@ -13,6 +13,7 @@ from queryable_state.server.cli.arguments import (
     whole_uri,
 )
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
+from queryable_state.server.cli.tls_arguments import add_serving_tls, serving_tls
 from queryable_state.server.config.backends import BACKENDS
 from queryable_state.server.serving.ports import PortSpec
 
@@ -40,6 +41,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "checkpoint: a path, file:///..., s3://...",
     )
     add_listening(parser)
+    add_serving_tls(parser)
     add_log_level(parser)
     parser.add_argument(
         "--backend",
@@ -73,6 +75,7 @@ def _run(options: argparse.Namespace) -> int:
             frame_ports=options.frame_port,
             plain_grpc=options.plain_grpc,
             lame_duck_s=lame_duck_s(options),
+            tls=serving_tls(options),
         ),
         options.log_level,
     )

@@ -6,7 +6,7 @@ import logging
 import ssl
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import grpc
 
@@ -51,14 +51,14 @@ class ServerTls:
 
     def __init__(self, settings: TlsSettings) -> None:
         """Raises `InvalidRequestError` if a file is missing, cannot be used, or has expired."""
-        self._files = settings.files
+        self._files = settings.tls_files
         self._needs_client_certificates = settings.needs_client_certificates
         self._current = Reloaded(self._files.paths, self._load)
 
     @classmethod
     def of(cls, settings: TlsSettings) -> ServerTls | None:
         """The TLS of the settings; None if it is off."""
-        return cls(settings) if settings.is_on else None
+        return cls(settings) if settings.uses_tls else None
 
     def credentials(self) -> grpc.ServerCredentials:
         """Credentials of one gRPC server."""
@@ -73,8 +73,9 @@ class ServerTls:
             given = self._current.generation
             return current.configuration
 
+        fetcher: Any = newer
         return grpc.dynamic_ssl_server_credentials(
-            self._current.get().configuration, newer, self._needs_client_certificates
+            self._current.get().configuration, fetcher, self._needs_client_certificates
         )
 
     def context(self) -> ssl.SSLContext:

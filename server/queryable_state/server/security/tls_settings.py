@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.server.config.setting import setting
+from queryable_state.server.config.settings_group import SettingsGroup
 from queryable_state.wire.security.certificates import PemFiles
 from queryable_state.wire.security.tls import Tls
-
-if TYPE_CHECKING:
-    from queryable_state.wire.security.connector import Connector
 
 if TYPE_CHECKING:
     from queryable_state.wire.security.connector import Connector
@@ -25,10 +23,10 @@ SETTING = "spark.queryable_state.tls_{0} (--tls-{0})"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TlsSettings:
+class TlsSettings(SettingsGroup):
     """TLS of every port: queries, frames, proxies, coordinator and tasks."""
 
-    tls: TlsMode = "auto"
+    tls: TlsMode = setting("auto", choices=TLS_MODES)
     """`on`: every port and every connection uses TLS 1.2 or newer; `off`: none does; `auto`: on if
     `tls_certificate` is set."""
 
@@ -43,7 +41,7 @@ class TlsSettings:
     """PEM file with the authorities that signed the certificates of the other side; empty: those of
     the system."""
 
-    tls_client_certificates: ClientCertificates = "none"
+    tls_client_certificates: ClientCertificates = setting("none", choices=CLIENT_CERTIFICATES)
     """`required`: every caller, also a client, must present a certificate that `tls_ca` signed
     (mutual TLS)."""
 
@@ -51,30 +49,23 @@ class TlsSettings:
     """Name in the certificates of all servers, where they do not name each host; empty: the host of
     each address."""
 
-    def __post_init__(self) -> None:
-        for name, choices in (("tls", TLS_MODES), ("tls_client_certificates", CLIENT_CERTIFICATES)):
-            if getattr(self, name) not in choices:
-                raise InvalidRequestError(
-                    f"{name} is {getattr(self, name)!r}: choose one of {', '.join(choices)}"
-                )
-        if self.tls == "on" and not self.tls_certificate:
-            raise InvalidRequestError(
-                "tls is on without a certificate: set spark.queryable_state.tls_certificate "
-                "(--tls-certificate) to a PEM file on each machine, or tls to off"
-            )
-        if self.is_on and self.needs_client_certificates and not self.tls_ca:
-            raise InvalidRequestError(
-                "tls_client_certificates is required, and no authority says which certificates are "
-                "accepted: set spark.queryable_state.tls_ca (--tls-ca)"
-            )
-
-    @classmethod
-    def of(cls, settings: TlsSettings) -> TlsSettings:
-        """The TLS part of settings that inherit it."""
-        return TlsSettings(**{each.name: getattr(settings, each.name) for each in fields(cls)})
+    def check_relations(self) -> None:
+        super().check_relations()
+        self.require(
+            self.tls != "on" or bool(self.tls_certificate),
+            ("tls", "tls_certificate"),
+            "TLS needs a certificate: set spark.queryable_state.tls_certificate "
+            "(--tls-certificate) to a PEM file on each machine, or tls to off",
+        )
+        self.require(
+            not (self.uses_tls and self.needs_client_certificates) or bool(self.tls_ca),
+            ("tls_client_certificates", "tls_ca"),
+            "no authority says which certificates are accepted: set spark.queryable_state.tls_ca "
+            "(--tls-ca)",
+        )
 
     @property
-    def is_on(self) -> bool:
+    def uses_tls(self) -> bool:
         """True if ports and connections use TLS."""
         return self.tls == "on" or (self.tls == "auto" and bool(self.tls_certificate))
 
@@ -84,19 +75,19 @@ class TlsSettings:
         return self.tls_client_certificates == "required"
 
     @property
-    def files(self) -> PemFiles:
+    def tls_files(self) -> PemFiles:
         """The files of the servers of this process."""
         return PemFiles(
             certificate=self.tls_certificate, key=self.tls_key, ca=self.tls_ca, setting=SETTING
         )
 
     @property
-    def for_calls(self) -> Tls | None:
+    def tls_for_calls(self) -> Tls | None:
         """TLS of the calls of this process to others; None: clear text.
 
         It presents its certificate if servers ask for one.
         """
-        if not self.is_on:
+        if not self.uses_tls:
             return None
         own = self.needs_client_certificates
         return Tls(
@@ -114,4 +105,4 @@ class TlsSettings:
         # It imports gRPC, which Spark's workers may import only after their daemon has forked them.
         from queryable_state.wire.security.connector import Connector
 
-        return Connector(self.for_calls, setting=SETTING)
+        return Connector(self.tls_for_calls, setting=SETTING)

@@ -13,6 +13,7 @@ from queryable_state.server.config.backends import BACKENDS, Backend
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.config.setting import DAY_S, LARGEST_INT, setting
+from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.serving_settings import (
     PROXY_PORTS,
     SERVER_PORTS,
@@ -74,6 +75,8 @@ class StateServerSettings(ServingSettings):
 
     limits: Limits = field(default_factory=Limits)
 
+    tls: TlsSettings = field(default_factory=TlsSettings)
+
     logs: LogSettings = field(default_factory=LogSettings)
 
     strict_determinism: bool = False
@@ -106,6 +109,7 @@ class StateServerSettings(ServingSettings):
             values: dict[str, Any] = json.loads(text)
             limits = Limits(**values.pop("limits", {}))
             logs = LogSettings(**values.pop("logs", {}))
-            return cls(limits=limits, logs=logs, **values)
+            tls = TlsSettings(**values.pop("tls", {}))
+            return cls(limits=limits, logs=logs, tls=tls, **values)
         except (ValueError, TypeError, AttributeError) as problem:
             raise InvalidRequestError(f"settings are not readable: {problem}") from problem

@@ -6,12 +6,11 @@ import itertools
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-import grpc.aio
-
 from queryable_state.internal.v1 import backend_pb2_grpc
 from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.query.proxy.proxy_server import ProxyServer
 from queryable_state.server.query.proxy.settings import ProxySettings
+from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.state_server.server import StateServer
 from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing.coordinator import in_process_coordinator
@@ -21,6 +20,8 @@ from queryable_state.wire.security.signed_calls import BACKEND, CallSigner, sign
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import grpc.aio
 
     from queryable_state.server.coordinator import JobConfig
     from queryable_state.server.testing.coordinator import InProcessCoordinator
@@ -62,9 +63,13 @@ class InProcessCluster:
         engine: InMemoryEngine | None = None,
         lease_ms: int = 1_500,
         reopen_after_ms: int = 200,
+        tls: TlsSettings | None = None,
         **settings: Any,
     ) -> None:
-        """`config` is the default of all jobs; `settings` are those of the state servers."""
+        """`config` is the default of all jobs; `settings` are those of the state servers; `tls`
+        those of every port, also of the coordinator and of proxies (None: clear text)."""
+        self._tls = tls or TlsSettings()
+        self._connector = self._tls.connector()
         self._lease_ms = lease_ms
         self._reopen_after_ms = reopen_after_ms
         self._directory = directory
@@ -115,6 +120,7 @@ class InProcessCluster:
             "query_ports": "0",
             "proxy_ports": "0",
             "drain_timeout_s": 0.2,
+            "tls": self._tls,
         }
         server = StateServer(StateServerSettings(**(fields | self._settings)))
         await self._stack.enter_async_context(server)
@@ -148,6 +154,7 @@ class InProcessCluster:
             "frame_ports": self._settings.get("frame_ports", "0"),
             "plain_grpc": self._settings.get("plain_grpc", False),
             "drain_timeout_s": 0.2,
+            "tls": self._tls,
         }
         proxy = ProxyServer(ProxySettings(**(fields | settings)))
         return await self._stack.enter_async_context(proxy)
@@ -156,7 +163,7 @@ class InProcessCluster:
         """A stub of the `StateBackend` service at an address, which signs its calls."""
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = grpc.aio.insecure_channel(address)
+            channel = self._channels[address] = self._connector.channel(address, ())
             self._stack.push_async_callback(channel.close)
         return signed_stub(
             backend_pb2_grpc.StateBackendStub(channel),
@@ -172,6 +179,7 @@ class InProcessCluster:
             lease_margin_ms=200,
             stop_timeout_s=2.0,
             reopen_after_ms=self._reopen_after_ms,
+            tls=self._tls,
         )
         self._coordinator = self._stack.enter_context(
             in_process_coordinator(settings=settings, engine=self._engine)

@@ -12,6 +12,7 @@ from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.config.setting import setting
 from queryable_state.server.coordinator.settings import BatchSettings
+from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.ports import PortSpec
 from queryable_state.server.serving.serving_settings import (
     COORDINATOR_PORTS,
@@ -40,7 +41,13 @@ _NO_KEY_GROUP: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSettings(
-    DurabilitySettings, BatchSettings, TaskSettings, ServingSettings, LogSettings, Limits
+    DurabilitySettings,
+    BatchSettings,
+    TaskSettings,
+    ServingSettings,
+    TlsSettings,
+    LogSettings,
+    Limits,
 ):
     """Settings of one Spark application, and defaults for its jobs.
 

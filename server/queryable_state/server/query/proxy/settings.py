@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.setting import setting
+from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.serving_settings import (
     PROXY_PORTS,
     ServingSettings,
@@ -33,3 +34,5 @@ class ProxySettings(ServingSettings):
     """Port, range or list; a 0 in it: any free port."""
 
     limits: Limits = field(default_factory=Limits)
+
+    tls: TlsSettings = field(default_factory=TlsSettings)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from queryable_state.streaming.spark.shipped_files import tls_on_this_machine
 from queryable_state.wire.errors import InternalError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Executor:
             watched_pid=self.pid,
             watched_start_ticks=self.start_ticks,
             advertised_host=advertised,
+            tls=tls_on_this_machine(template.tls),
         )
 
 
