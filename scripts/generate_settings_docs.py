@@ -37,7 +37,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 
 UNITS = {"_ms": "ms", "_s": "s", "_bytes": "bytes", "_ports": "ports", "ports": "ports"}
 LARGEST_PORT = 65535
-PORTS = f"0 to {LARGEST_PORT}; `a`, `a-b`, `a,b`"
+PORTS = f"0 to {LARGEST_PORT}; `a`, `a-b`, `a-b/step`, `a,b`"
 
 
 def one_of(names: Iterable[Any]) -> str:
@@ -77,6 +77,8 @@ LISTENING_FLAGS = {
     "host": "--host",
     "ports": "--port",
     "frame_ports": "--frame-port",
+    "advertised": "--advertise",
+    "advertised_frame_port": "--advertise-frame-port",
     "lame_duck_s": "--lame-duck",
 }
 PROXY_FLAGS = LISTENING_FLAGS | {"coordinator_address": "--coordinator", "secret": "--secret-file"}
@@ -90,7 +92,7 @@ CHECKPOINT_SERVER_FLAGS = {
 
 # Fields of the application by those of a process, where the names differ.
 APPLICATION_FIELDS: dict[type, dict[str, str]] = {
-    server.StateServerSettings: {"query_ports": "server_ports", "advertised_host": ""},
+    server.StateServerSettings: {"advertised_host": ""},
     server.CoordinatorSettings: {
         "ports": "coordinator_ports",
         "advertised_host": "coordinator_host",
@@ -109,8 +111,9 @@ For people who configure a job or a server: every setting of every process, with
 default, unit, bounds and meaning. `make settings-docs` writes this page from the settings classes.
 
 In the tables, *unit* is that of a plain number. An empty *bounds* cell: every value of the type
-is accepted. *Ports* are one port, a range or a list (`9067`, `9067-9079`, `9067,0`); a 0 is any
-free port.
+is accepted. *Ports* are one port, a range, also with a step, or a list (`9067`, `9067-9079`,
+`9067-9167/10`, `9067,0`); the first free one is taken, a 0 is any free port
+([addresses.md](addresses.md)).
 """
 
 APPLICATION = """## Spark application
@@ -249,7 +252,7 @@ def fields(settings: type[Any]) -> list[dataclasses.Field[Any]]:
     return [
         field
         for field in dataclasses.fields(settings)
-        if field.name not in ("limits", "logs", "flink_options")
+        if field.name != "flink_options" and not dataclasses.is_dataclass(field.default_factory)
     ]
 
 

@@ -22,6 +22,7 @@ from queryable_state.server.checkpoint.file_systems.storage_factory import stora
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.coordinator.model.job_config import JobConfig
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
 from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.testing import InMemoryEngine
@@ -136,8 +137,7 @@ class StoredJob:
                 executor_id="executor",
                 directory=str(folder),
                 watched_pid=os.getpid(),
-                query_ports="0",
-                proxy_ports="0",
+                ports=ANY_PORTS,
                 backend=self._backend,
             ),
         )

@@ -10,19 +10,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from queryable_state.server.process.log_settings import LogSettings
+from queryable_state.server.serving.listen_settings import (
+    COORDINATOR_PORTS,
+    PROXY_FRAME_PORTS,
+    PROXY_PORTS,
+    ServerPorts,
+)
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
-SERVER_PORT = 9067
-PROXY_PORT = 9069
-COORDINATOR_PORT = 6123
-
 SERVER_LOG = "server.log"
-
-# The default port, or any free one if it is taken. Ports that a user sets have no such fallback.
-SERVER_PORTS = f"{SERVER_PORT},0"
-PROXY_PORTS = f"{PROXY_PORT},0"
-COORDINATOR_PORTS = f"{COORDINATOR_PORT},0"
 
 LAME_DUCK_S = 5.0
 
@@ -126,23 +123,13 @@ class StateServerSettings:
     """Address to listen on."""
 
     advertised_host: str = ""
-    """Name or address at which others reach the server; empty: `host`."""
+    """Name or address at which others reach the server; empty: `host`, or a name of the machine if
+    that is all addresses."""
 
-    query_ports: str = SERVER_PORTS
-    """Port, range or list for queries of this server's state; a 0 in it: any free port."""
-
-    proxy_ports: str = PROXY_PORTS
-    """Port, range or list for queries of all state; a 0 in it: any free port."""
-
-    frame_ports: str = "0"
-    """Port, range or list for look-ups by frames; 0: any free port; empty: no frame port, look-ups
-    are unary gRPC calls."""
+    ports: ServerPorts = field(default_factory=ServerPorts)
 
     plain_grpc: bool = False
     """True serves gRPC with `grpc.aio` alone: slower, and without undocumented parts of grpcio."""
-
-    backend_ports: str = "0"
-    """Port, range or list for tasks and the coordinator; 0: any free port."""
 
     backend: Backend = "heap"
     """The state backend."""
@@ -202,7 +189,8 @@ class StateServerSettings:
             values: dict[str, Any] = json.loads(text)
             limits = Limits(**values.pop("limits", {}))
             logs = LogSettings(**values.pop("logs", {}))
-            return cls(limits=limits, logs=logs, **values)
+            ports = ServerPorts(**values.pop("ports", {}))
+            return cls(limits=limits, logs=logs, ports=ports, **values)
         except (ValueError, TypeError, AttributeError) as problem:
             raise InvalidRequestError(f"settings are not readable: {problem}") from problem
 
@@ -273,13 +261,17 @@ class ProxySettings:
     host: str = "127.0.0.1"
     """Address to listen on."""
 
-    advertised_host: str = ""
-    """Name or address at which clients reach the proxy; empty: `host`."""
+    advertised: str = ""
+    """HOST or HOST:PORT at which clients reach the proxy; empty: `QUERYABLE_STATE_ADVERTISED_HOST`,
+    else `host`, or the name of the machine if that is all addresses."""
+
+    advertised_frame_port: int = 0
+    """Frame port at which clients reach the proxy; 0: the port it listens on."""
 
     ports: str = PROXY_PORTS
     """Port, range or list; a 0 in it: any free port."""
 
-    frame_ports: str = "0"
+    frame_ports: str = PROXY_FRAME_PORTS
     """Port, range or list for look-ups by frames; 0: any free port; empty: no frame port, look-ups
     are unary gRPC calls."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.server.settings import BACKENDS, LAME_DUCK_S, PROXY_PORTS, Limits
+from queryable_state.server.serving.listen_settings import PROXY_FRAME_PORTS, PROXY_PORTS
+from queryable_state.server.settings import BACKENDS, LAME_DUCK_S, Limits
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -32,13 +33,18 @@ class CheckpointServerSettings:
     host: str = "127.0.0.1"
     """Address to listen on."""
 
-    advertised_host: str = ""
-    """Name or address at which clients reach the server; empty: `host`."""
+    advertised: str = ""
+    """HOST or HOST:PORT at which clients reach the server; empty:
+    `QUERYABLE_STATE_ADVERTISED_HOST`, else `host`, or the name of the machine if that is all
+    addresses."""
+
+    advertised_frame_port: int = 0
+    """Frame port at which clients reach the server; 0: the port it listens on."""
 
     ports: str = PROXY_PORTS
     """Port, range or list; a 0 in it: any free port."""
 
-    frame_ports: str = "0"
+    frame_ports: str = PROXY_FRAME_PORTS
     """Port, range or list for look-ups by frames; 0: any free port; empty: no frame port, look-ups
     are unary gRPC calls."""
 

@@ -19,22 +19,22 @@ from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.secret_interceptors import SecretInterceptor
+from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.lame_duck import be_lame_duck
-from queryable_state.server.serving.ports import SETTING_PREFIX, bind, frame_ports
+from queryable_state.server.serving.ports import bind
 from queryable_state.server.serving.query_server import QueryServer, server_options
 from queryable_state.server.state_server.backend_parts import BackendParts, StoreFolders
 from queryable_state.server.state_server.base.lease import Lease
 from queryable_state.server.state_server.base.server_directory import ServerAddresses
-from queryable_state.server.state_server.base.stated_ports import stated_ports
+from queryable_state.server.state_server.base.stated_ports import StatedPorts
 from queryable_state.server.state_server.base.thread_pool import ServerThreads
 from queryable_state.server.state_server.heartbeats import Heartbeats
 from queryable_state.server.state_server.lease_calls import CoordinatorLeaseCalls
 from queryable_state.server.state_server.queries.state_reader import StateReader
 from queryable_state.server.state_server.stores.store_table import StoreTable
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.addresses import join_address
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
@@ -229,11 +229,12 @@ class StateServer:
             default_deadline_ms=settings.default_deadline_ms,
         )
         budgets = ClientBudgets(settings.limits.held_bytes)
-        listeners = []
-        query, proxied, internal = stated_ports(settings)
-        for router, role, (what, ports) in (
-            (local, query_pb2.OWNER, query),
-            (proxy, query_pb2.PROXY, proxied),
+        # Another process may take ports at the same time: the first one decides the place.
+        ports, advertised = StatedPorts.of(settings), Advertised(host=settings.advertised_host)
+        servers = []
+        for router, role, what in (
+            (local, query_pb2.OWNER, "query port"),
+            (proxy, query_pb2.PROXY, "proxy port"),
         ):
             stack.push_async_callback(router.aclose)
             server = QueryServer(
@@ -247,25 +248,26 @@ class StateServer:
                 ),
                 budgets,
             )
-            address = server.bind(
-                ports,
+            owner = role == query_pb2.OWNER
+            port = server.bind(
+                ports.query if owner else ports.proxy,
                 settings.host,
-                frames=frame_ports(settings.frame_ports, SETTING_PREFIX + "frame_ports"),
-                advertised_host=settings.advertised_host,
+                frames=ports.query_frames if owner else ports.proxy_frames,
+                advertised=advertised,
                 what=what,
             )
-            listeners.append((address, server))
-        what, ports = internal
-        backend_port = bind(backend.add_insecure_port, ports, settings.host, what=what)
-        (query_address, query_server), (proxy_address, proxy_server) = listeners
+            if owner:
+                ports = ports.beginning_at(ports.query.index(port))
+            servers.append(server)
+        task_port = bind(backend.add_insecure_port, ports.tasks, settings.host, what="task port")
         addresses = ServerAddresses(
             server_id=self.server_id,
             pid=os.getpid(),
-            query=query_address,
-            proxy=proxy_address,
-            backend=join_address(settings.advertised_host or settings.host, backend_port),
+            query=servers[0].address,
+            proxy=servers[1].address,
+            backend=advertised.address(settings.host, task_port),
         )
-        return addresses, [query_server, proxy_server]
+        return addresses, servers
 
     def _set_health(self, public: list[QueryServer]) -> None:
         for server in public:

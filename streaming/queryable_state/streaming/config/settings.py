@@ -9,15 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.process.log_settings import LogSettings
-from queryable_state.server.serving.ports import PortSpec
-from queryable_state.server.settings import (
-    COORDINATOR_PORTS,
-    LAME_DUCK_S,
-    PROXY_PORTS,
-    SERVER_PORTS,
-    Limits,
-)
-from queryable_state.streaming.config.configuration import CONF_PREFIX, settings_of
+from queryable_state.server.serving.listen_settings import ListenSettings
+from queryable_state.server.settings import LAME_DUCK_S, Limits
+from queryable_state.streaming.config.configuration import settings_of
 from queryable_state.streaming.config.durability_settings import DurabilitySettings
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
@@ -28,7 +22,7 @@ MAX_PARALLELISM_LIMIT = 32767
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnvironmentSettings(DurabilitySettings):
+class EnvironmentSettings(DurabilitySettings, ListenSettings):
     """Settings of one Spark application, and defaults for its jobs.
 
     Each field can be set as `spark.queryable_state.<field>` in Spark's configuration, as
@@ -44,33 +38,6 @@ class EnvironmentSettings(DurabilitySettings):
 
     max_parallelism: int = field(default=128, metadata={"flink": ("pipeline.max-parallelism",)})
     """Key groups of a state; fixed for its lifetime. 1 to 32767, at least `parallelism`."""
-
-    host: str = ""
-    """Address the coordinator and the state servers listen on; empty: the loopback address if all
-    executors are on this machine, else all addresses."""
-
-    coordinator_host: str = ""
-    """Host name under which servers reach the coordinator; empty: `spark.driver.host`."""
-
-    coordinator_ports: str = COORDINATOR_PORTS
-    """Port, range or list; 0 means any free port. If none is free, the application does not start.
-    """
-
-    server_ports: str = field(
-        default=SERVER_PORTS, metadata={"flink": ("queryable-state.server.ports",)}
-    )
-    """Port, range or list for queries that a state server answers from its own state; 0 means any
-    free port. If none is free, tasks fail. Each executor of a machine needs its own port."""
-
-    proxy_ports: str = field(
-        default=PROXY_PORTS, metadata={"flink": ("queryable-state.proxy.ports",)}
-    )
-    """Port, range or list for queries that a state server answers or forwards; same rules as
-    `server_ports`."""
-
-    frame_ports: str = "0"
-    """Port, range or list of the frame port; a state server needs two, one for each of the ports
-    above. 0: any free port; empty: look-ups are unary gRPC calls."""
 
     queryable_state_enable: bool = field(
         default=True, metadata={"flink": ("queryable-state.enable",)}
@@ -151,7 +118,8 @@ class EnvironmentSettings(DurabilitySettings):
     """Flink's execution options that are set, by key; see `ExecutionConfig`."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        DurabilitySettings.__post_init__(self)
+        ListenSettings.__post_init__(self)
         if not self.queryable_state_enable:
             raise InvalidRequestError(
                 "queryable-state.enable is false, but state servers always answer queries: remove "
@@ -159,16 +127,6 @@ class EnvironmentSettings(DurabilitySettings):
                 reason=Reason.UNSUPPORTED,
             )
         check_parallelism(self.parallelism, self.max_parallelism)
-        for ports in ("coordinator_ports", "server_ports", "proxy_ports"):
-            PortSpec.parse(getattr(self, ports), CONF_PREFIX + ports)
-        if self.frame_ports:
-            frames = PortSpec.parse(self.frame_ports, CONF_PREFIX + "frame_ports")
-            if len(frames.ports) < 2 and 0 not in frames.ports:
-                raise InvalidRequestError(
-                    f"{frames.what} is {frames.text!r}, but a state server listens on two frame "
-                    "ports, one for its own state and one for its proxy: set a range with two "
-                    "ports for each executor of a machine, or 0 for any free ports"
-                )
 
     @classmethod
     def load(

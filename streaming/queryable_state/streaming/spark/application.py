@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.process.log_settings import LogSettings
+from queryable_state.server.serving.advertised import environment_host
 from queryable_state.server.settings import (
     CoordinatorSettings,
     Limits,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("queryable_state.streaming")
 
 _LOOPBACK = "127.0.0.1"
-_EVERY_ADDRESS = "0.0.0.0"
 _POLL_S = 0.2
 _JVM_POLL_S = 2.0
 _PROXY_POLL_S = 0.05
@@ -64,10 +64,8 @@ class SparkApplication:
         warn_of_risks(self._context)
         self._settings = settings.with_secret()
         local = runs_on_one_machine(self._context)
-        self._host = settings.host or (_LOOPBACK if local else _EVERY_ADDRESS)
-        advertised = settings.coordinator_host or (
-            "" if local else self._context.getConf().get("spark.driver.host", "")
-        )
+        driver_host = "" if local else self._context.getConf().get("spark.driver.host", "") or ""
+        self._host = settings.host or (_LOOPBACK if local else _every_address(driver_host))
         self.adapter = SparkAdapter(
             spark,
             ServerStarter(
@@ -79,7 +77,7 @@ class SparkApplication:
             CoordinatorSettings(
                 secret=self._settings.secret,
                 host=self._host,
-                advertised_host=advertised or "",
+                advertised_host=settings.coordinator_host or environment_host() or driver_host,
                 ports=settings.coordinator_ports,
                 lease_ms=settings.lease_ms,
                 lease_margin_ms=settings.lease_margin_ms,
@@ -153,9 +151,7 @@ class SparkApplication:
             executor_id="",
             directory=settings.directory,
             host=self._host,
-            query_ports=settings.server_ports,
-            proxy_ports=settings.proxy_ports,
-            frame_ports=settings.frame_ports,
+            ports=settings.state_server_ports(),
             plain_grpc=settings.plain_grpc,
             backend=server_backend(settings),
             limits=Limits(
@@ -261,6 +257,11 @@ class SparkApplication:
             return bool(self._context._jsc.sc().isStopped())
         except (Py4JError, OSError, AttributeError):
             return True
+
+
+def _every_address(driver_host: str) -> str:
+    """All addresses of a machine: of IPv6 too if Spark uses it."""
+    return "::" if ":" in driver_host else "0.0.0.0"
 
 
 # `atexit` functions run after thread pools have stopped accepting work, and the coordinator needs
