@@ -73,7 +73,7 @@ def test_an_address_is_a_host_with_a_port_or_the_default_one(
         ("", "use HOST or HOST:PORT"),
         (":9069", "use HOST or HOST:PORT"),
         ("a:", "'' is not a port"),
-        ("a:0", "'0' is not a port to connect to: use a number from 1 to 65535"),
+        ("a:0", "0 is not a port to connect to: use a number from 1 to 65535"),
         ("a:70000", "from 1 to 65535"),
         ("a:x", "'x' is not a port"),
         ("a:1:2", "use HOST or HOST:PORT"),

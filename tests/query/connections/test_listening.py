@@ -34,6 +34,15 @@ async def stored(cluster: InProcessCluster) -> None:
     await job.run(1, {"last": {}})
 
 
+def free_ports(number: int) -> list[int]:
+    """Ports that nobody has now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
 async def looked_up(host: str, port: int) -> str:
     """Looks both keys up at a server; returns the transport to it."""
     async with QueryableStateClient(host, port, timeout_s=DEADLINE_S) as client:
@@ -72,22 +81,18 @@ async def test_a_server_is_asked_at_its_advertised_host_alone(tmp_path: Path) ->
 async def test_a_proxy_behind_translated_ports_answers_over_frames(tmp_path: Path) -> None:
     """As published ports of a container: other numbers outside, for gRPC and for frames."""
     async with contextlib.AsyncExitStack() as stack:
-        with socket.socket() as gRPC, socket.socket() as frames:
-            for free in (gRPC, frames):
-                free.bind((ELSEWHERE, 0))
-            port, frame_port = gRPC.getsockname()[1], frames.getsockname()[1]
+        port, frame_port, inside, frames_inside = free_ports(4)
         cluster = await stack.enter_async_context(InProcessCluster(tmp_path))
         await stored(cluster)
-        inside = await cluster.add_proxy()
         proxy = await cluster.add_proxy(
-            ports="0",
+            ports=str(inside),
+            frame_ports=str(frames_inside),
             advertised=f"{ELSEWHERE}:{port}",
             advertised_frame_port=frame_port,
         )
         assert proxy.address == f"{ELSEWHERE}:{port}"
-        assert inside.address != proxy.address
-        await stack.enter_async_context(forwarded(ELSEWHERE, port, proxy.port))
-        await stack.enter_async_context(forwarded(ELSEWHERE, frame_port, proxy.frame_port))
+        await stack.enter_async_context(forwarded(ELSEWHERE, port, inside))
+        await stack.enter_async_context(forwarded(ELSEWHERE, frame_port, frames_inside))
         assert await looked_up(ELSEWHERE, port) == "frames"
 
 

@@ -105,6 +105,7 @@ def bind(add_port: Callable[[str], int], spec: PortSpec, host: str, *, what: str
     and logged as a WARNING.
     """
     taken: list[int] = []
+    host = host.strip("[]")
     for port in spec.in_order:
         # gRPC writes to stderr when it cannot bind a port: probe first. A process that takes
         # the port in between still makes gRPC fail.
