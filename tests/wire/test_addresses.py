@@ -94,9 +94,10 @@ def test_several_addresses_stand_in_a_list_or_with_commas() -> None:
     several = ["a:1", "b:9069", "[::1]:9069"]
     assert parse_addresses("a:1,b,::1", "server", 9069) == several
     assert parse_addresses(["a:1", "b, ::1", "a:1"], "server", 9069) == several
-    for nothing in ([], "", "a:1,"):
+    nothing: list[list[str] | str] = [[], "", "a:1,"]
+    for each in nothing:
         with pytest.raises(InvalidRequestError):
-            parse_addresses(nothing, "server", 9069)
+            parse_addresses(each, "server", 9069)
 
 
 @pytest.mark.parametrize("port", [0, -1, 70_000, True, "x", None, 1.5])

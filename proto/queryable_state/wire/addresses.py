@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 LARGEST_PORT = 65535
 
-_HOST_AND_PORT = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]*))(?::(.*))?", re.DOTALL)
+_HOST_AND_PORT = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]*))(?::([^:]*))?")
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _WILDCARDS = ("0.0.0.0", "::")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 from dataclasses import dataclass
@@ -99,6 +98,6 @@ def machine_host() -> str:
                 address = str(probe.getsockname()[0])
         except OSError:
             continue
-        if not ipaddress.ip_address(address).is_unspecified and not is_loopback(address):
+        if not is_wildcard(address) and not is_loopback(address):
             return address
     return name

@@ -14,33 +14,25 @@ import grpc.aio
 from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.server.lease_clock import lease_s
-from queryable_state.server.query.local_router import LocalRouter
-from queryable_state.server.query.proxy.location_table import LocationTable
-from queryable_state.server.query.proxy.proxy_router import ProxyRouter
-from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.secret_interceptors import SecretInterceptor
-from queryable_state.server.serving.advertised import Advertised
-from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.lame_duck import be_lame_duck
-from queryable_state.server.serving.ports import bind
 from queryable_state.server.serving.query_server import QueryServer, server_options
 from queryable_state.server.state_server.backend_parts import BackendParts, StoreFolders
 from queryable_state.server.state_server.base.lease import Lease
-from queryable_state.server.state_server.base.server_directory import ServerAddresses
-from queryable_state.server.state_server.base.stated_ports import StatedPorts
 from queryable_state.server.state_server.base.thread_pool import ServerThreads
 from queryable_state.server.state_server.heartbeats import Heartbeats
 from queryable_state.server.state_server.lease_calls import CoordinatorLeaseCalls
+from queryable_state.server.state_server.listeners import bind_listeners
 from queryable_state.server.state_server.queries.state_reader import StateReader
 from queryable_state.server.state_server.stores.store_table import StoreTable
-from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.base.server_directory import ServerAddresses
     from queryable_state.server.state_server.batches.staging import Staging
 
 _log = logging.getLogger(__name__)
@@ -149,7 +141,9 @@ class StateServer:
                 interceptors=(SecretInterceptor(settings.secret),),
                 options=server_options(settings.limits.message_bytes),
             )
-            addresses, public = self._bind(stack, coordinator, backend)
+            addresses, public = bind_listeners(
+                stack, settings, self.engine, coordinator, backend, server_id=self.server_id
+            )
 
             parts = BackendParts(
                 settings,
@@ -210,64 +204,6 @@ class StateServer:
                 for task in running:
                     task.cancel()
         _log.info("stopped")
-
-    def _bind(
-        self,
-        stack: contextlib.AsyncExitStack,
-        coordinator: CoordinatorClient,
-        backend: grpc.aio.Server,
-    ) -> tuple[ServerAddresses, list[QueryServer]]:
-        """Binds the ports; returns the addresses and the two public servers."""
-        settings = self.settings
-        locations = LocationTable(coordinator)
-        stack.push_async_callback(locations.aclose)
-        local = LocalRouter(self.engine, locations)
-        proxy = ProxyRouter(
-            locations,
-            server_id=self.server_id,
-            engine=self.engine,
-            default_deadline_ms=settings.default_deadline_ms,
-        )
-        budgets = ClientBudgets(settings.limits.held_bytes)
-        # Another process may take ports at the same time: the first one decides the place.
-        ports, advertised = StatedPorts.of(settings), Advertised(host=settings.advertised_host)
-        servers = []
-        for router, role, what in (
-            (local, query_pb2.OWNER, "query port"),
-            (proxy, query_pb2.PROXY, "proxy port"),
-        ):
-            stack.push_async_callback(router.aclose)
-            server = QueryServer(
-                router,
-                ServiceInfo(
-                    server_id=self.server_id,
-                    role=role,
-                    limits=settings.limits,
-                    default_deadline_ms=settings.default_deadline_ms,
-                    plain_grpc=settings.plain_grpc,
-                ),
-                budgets,
-            )
-            owner = role == query_pb2.OWNER
-            port = server.bind(
-                ports.query if owner else ports.proxy,
-                settings.host,
-                frames=ports.query_frames if owner else ports.proxy_frames,
-                advertised=advertised,
-                what=what,
-            )
-            if owner:
-                ports = ports.beginning_at(ports.query.index(port))
-            servers.append(server)
-        task_port = bind(backend.add_insecure_port, ports.tasks, settings.host, what="task port")
-        addresses = ServerAddresses(
-            server_id=self.server_id,
-            pid=os.getpid(),
-            query=servers[0].address,
-            proxy=servers[1].address,
-            backend=advertised.address(settings.host, task_port),
-        )
-        return addresses, servers
 
     def _set_health(self, public: list[QueryServer]) -> None:
         for server in public:

@@ -1,0 +1,92 @@
+"""The listeners of a state server: its five ports, bound together."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from queryable_state.server.query.local_router import LocalRouter
+from queryable_state.server.query.proxy.location_table import LocationTable
+from queryable_state.server.query.proxy.proxy_router import ProxyRouter
+from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.serving.advertised import Advertised
+from queryable_state.server.serving.byte_budget import ClientBudgets
+from queryable_state.server.serving.ports import bind
+from queryable_state.server.serving.query_server import QueryServer
+from queryable_state.server.state_server.base.server_directory import ServerAddresses
+from queryable_state.server.state_server.base.stated_ports import StatedPorts
+from queryable_state.v1 import query_pb2
+
+if TYPE_CHECKING:
+    import contextlib
+
+    import grpc.aio
+
+    from queryable_state.server.coordinator_client import CoordinatorClient
+    from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.queries.state_reader import StateReader
+
+
+def bind_listeners(
+    stack: contextlib.AsyncExitStack,
+    settings: StateServerSettings,
+    engine: StateReader,
+    coordinator: CoordinatorClient,
+    backend: grpc.aio.Server,
+    *,
+    server_id: str,
+) -> tuple[ServerAddresses, list[QueryServer]]:
+    """Binds the five ports; returns the addresses and the two public servers.
+
+    `stack` closes what answers them; the caller starts and stops the servers. Raises
+    `InvalidRequestError` if a setting has no free port.
+    """
+    locations = LocationTable(coordinator)
+    stack.push_async_callback(locations.aclose)
+    local = LocalRouter(engine, locations)
+    proxy = ProxyRouter(
+        locations,
+        server_id=server_id,
+        engine=engine,
+        default_deadline_ms=settings.default_deadline_ms,
+    )
+    budgets = ClientBudgets(settings.limits.held_bytes)
+    # Another process may take ports at the same time: the first one decides the place.
+    ports, advertised = StatedPorts.of(settings), Advertised(host=settings.advertised_host)
+    servers = []
+    for router, role, what in (
+        (local, query_pb2.OWNER, "query port"),
+        (proxy, query_pb2.PROXY, "proxy port"),
+    ):
+        stack.push_async_callback(router.aclose)
+        server = QueryServer(
+            router,
+            ServiceInfo(
+                server_id=server_id,
+                role=role,
+                limits=settings.limits,
+                default_deadline_ms=settings.default_deadline_ms,
+                plain_grpc=settings.plain_grpc,
+            ),
+            budgets,
+        )
+        owner = role == query_pb2.OWNER
+        port = server.bind(
+            ports.query if owner else ports.proxy,
+            settings.host,
+            frames=ports.query_frames if owner else ports.proxy_frames,
+            advertised=advertised,
+            what=what,
+        )
+        if owner:
+            ports = ports.beginning_at(ports.query.index(port))
+        servers.append(server)
+    task_port = bind(backend.add_insecure_port, ports.tasks, settings.host, what="task port")
+    addresses = ServerAddresses(
+        server_id=server_id,
+        pid=os.getpid(),
+        query=servers[0].address,
+        proxy=servers[1].address,
+        backend=advertised.address(settings.host, task_port),
+    )
+    return addresses, servers
