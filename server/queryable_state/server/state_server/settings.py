@@ -13,12 +13,8 @@ from queryable_state.server.config.backends import BACKENDS, Backend
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.config.setting import DAY_S, LARGEST_INT, setting
-from queryable_state.server.serving.serving_settings import (
-    PROXY_PORTS,
-    SERVER_PORTS,
-    ServingSettings,
-    ports_setting,
-)
+from queryable_state.server.serving.listen_settings import ServerPorts, host_setting
+from queryable_state.server.serving.serving_settings import ServingSettings
 from queryable_state.wire.errors import InvalidRequestError
 
 SERVER_LOG = "server.log"
@@ -51,20 +47,14 @@ class StateServerSettings(ServingSettings):
     watched_start_ticks: int = setting(0, least=0, most=LARGEST_INT)
     """Start time of that process in `/proc/PID/stat`, as a guard against a reused pid; 0: any."""
 
-    host: str = "127.0.0.1"
+    host: str = host_setting("127.0.0.1")
     """Address to listen on."""
 
     advertised_host: str = ""
-    """Name or address at which others reach the server; empty: `host`."""
+    """Name or address at which others reach the server; empty: `host`, or a name of the machine if
+    that is all addresses."""
 
-    query_ports: str = ports_setting(SERVER_PORTS)
-    """Port, range or list for queries of this server's state; a 0 in it: any free port."""
-
-    proxy_ports: str = ports_setting(PROXY_PORTS)
-    """Port, range or list for queries of all state; a 0 in it: any free port."""
-
-    backend_ports: str = ports_setting("0")
-    """Port, range or list for tasks and the coordinator; 0: any free port."""
+    ports: ServerPorts = field(default_factory=ServerPorts)
 
     backend: Backend = setting("heap", choices=BACKENDS)
     """The state backend."""
@@ -106,6 +96,7 @@ class StateServerSettings(ServingSettings):
             values: dict[str, Any] = json.loads(text)
             limits = Limits(**values.pop("limits", {}))
             logs = LogSettings(**values.pop("logs", {}))
-            return cls(limits=limits, logs=logs, **values)
+            ports = ServerPorts(**values.pop("ports", {}))
+            return cls(limits=limits, logs=logs, ports=ports, **values)
         except (ValueError, TypeError, AttributeError) as problem:
             raise InvalidRequestError(f"settings are not readable: {problem}") from problem
