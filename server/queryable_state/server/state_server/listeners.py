@@ -16,9 +16,10 @@ from queryable_state.server.serving.query_server import QueryServer
 from queryable_state.server.state_server.base.server_directory import ServerAddresses
 from queryable_state.server.state_server.base.stated_ports import StatedPorts
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.security.signed_calls import CallSigner
 
 if TYPE_CHECKING:
-    import contextlib
+    from contextlib import AsyncExitStack
 
     import grpc.aio
 
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.queries.state_reader import StateReader
 
 
-def bind_listeners(
-    stack: contextlib.AsyncExitStack,
+def bind_ports(
     settings: StateServerSettings,
     engine: StateReader,
     coordinator: CoordinatorClient,
     backend: grpc.aio.Server,
+    stack: AsyncExitStack,
     *,
     server_id: str,
 ) -> tuple[ServerAddresses, list[QueryServer]]:
@@ -48,6 +49,7 @@ def bind_listeners(
         locations,
         server_id=server_id,
         engine=engine,
+        signer=CallSigner(settings.secret),
         default_deadline_ms=settings.default_deadline_ms,
     )
     budgets = ClientBudgets(settings.limits.held_bytes)

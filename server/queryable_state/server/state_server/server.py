@@ -14,7 +14,8 @@ import grpc.aio
 from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.server.lease_clock import lease_s
-from queryable_state.server.secret_interceptors import SecretInterceptor
+from queryable_state.server.security.signature_check import SignatureCheck
+from queryable_state.server.security.signature_interceptors import SignatureInterceptor
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.query_server import QueryServer, server_options
@@ -23,7 +24,7 @@ from queryable_state.server.state_server.base.lease import Lease
 from queryable_state.server.state_server.base.thread_pool import ServerThreads
 from queryable_state.server.state_server.heartbeats import Heartbeats
 from queryable_state.server.state_server.lease_calls import CoordinatorLeaseCalls
-from queryable_state.server.state_server.listeners import bind_listeners
+from queryable_state.server.state_server.listeners import bind_ports
 from queryable_state.server.state_server.queries.state_reader import StateReader
 from queryable_state.server.state_server.stores.store_table import StoreTable
 from queryable_state.wire.errors import QueryableStateError
@@ -137,13 +138,15 @@ class StateServer:
             coordinator = CoordinatorClient(settings.coordinator_address, settings.secret)
             stack.push_async_callback(coordinator.aclose)
 
+            signatures = SignatureCheck(settings.secret)
             backend = grpc.aio.server(
-                interceptors=(SecretInterceptor(settings.secret),),
+                interceptors=(SignatureInterceptor(signatures),),
                 options=server_options(settings.limits.message_bytes),
             )
-            addresses, public = bind_listeners(
-                stack, settings, self.engine, coordinator, backend, server_id=self.server_id
+            addresses, public = bind_ports(
+                settings, self.engine, coordinator, backend, stack, server_id=self.server_id
             )
+            signatures.audience = addresses.backend
 
             parts = BackendParts(
                 settings,
