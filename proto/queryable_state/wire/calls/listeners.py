@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire.addresses import host_and_port
 
@@ -34,7 +34,10 @@ async def _problem(address: str) -> str:
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            refused = [await _refuses(*info[:3], info[4]) for info in found]
+            refused = [
+                await _refuses(family, kind, protocol, at)
+                for family, kind, protocol, _, at in found
+            ]
     except socket.gaierror as unknown:
         return f"the host name {host!r} does not exist" if unknown.errno in _UNKNOWN_NAME else ""
     except (OSError, TimeoutError):
@@ -42,7 +45,7 @@ async def _problem(address: str) -> str:
     return "connection refused" if all(refused) else ""
 
 
-async def _refuses(family: int, kind: int, protocol: int, address: tuple[str | int, ...]) -> bool:
+async def _refuses(family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> bool:
     with socket.socket(family, kind, protocol) as probe:
         probe.setblocking(False)
         try:
