@@ -94,9 +94,8 @@ async def rows(cluster: InProcessCluster) -> InProcessJob:
     values = {
         ("at", 1): (NOON, "x", Decimal("1.50"), [date(2024, 1, 1)]),
         ("be", 2): (NOON, None, None, None),
-        ("be", 3): None,
     }
-    await job.run(0, {"readings": values, "huge": {"a": 2**62, "b": None}, "big": {"a": 10**30}})
+    await job.run(0, {"readings": values, "huge": {"a": 2**62}, "big": {"a": 10**30}})
     return job
 
 
@@ -119,13 +118,12 @@ async def test_fields_are_columns_of_their_own(
         assert found == {
             1: [NOON, "x", Decimal("1.50"), [date(2024, 1, 1)]],
             2: [NOON, None, None, None],
-            3: [None] * 4,
         }
         frame = await client.scan("rows", "readings", prefix=("at",)).to_pandas()
         assert frame["at"].tolist() == [pd.Timestamp(NOON)]
         huge = await client.scan("rows", "huge").to_arrow()
         typed = huge.to_pandas(types_mapper=pd.ArrowDtype).set_index("key")["value"]
-        assert (typed["a"], typed.isna()["b"]) == (2**62, True)
+        assert typed["a"] == 2**62
         big = await client.scan("rows", "big").to_arrow()
         assert big.to_pylist() == [{"key": "a", "value": Decimal(10**30)}]
 
