@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from queryable_state.wire.extras import PACKAGES, require_extra
+from queryable_state.wire.packaging.extras import PACKAGES, require_extra
 
 _ROOT = Path(__file__).parent.parent.parent
 
@@ -63,7 +63,7 @@ def test_the_client_needs_no_extra(module: str) -> None:
 
 def test_an_installed_extra_imports_nothing() -> None:
     code = (
-        "import queryable_state.wire.extras as extras; before = set(sys.modules);"
+        "import queryable_state.wire.packaging.extras as extras; before = set(sys.modules);"
         "extras.require_extra('streaming', 'this'); print(*set(sys.modules) - before)"
     )
     assert _run("", code).stdout.split() == []

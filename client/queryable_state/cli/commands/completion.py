@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.extras import require_extra
+from queryable_state.wire.packaging.extras import require_extra
 
 if TYPE_CHECKING:
     import argparse

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from queryable_state.client._reading.states import KvState
-    from queryable_state.client._scans.scan import Page
+    from queryable_state.client._scans.page import Page
     from queryable_state.wire.keys.pending_timers import PendingTimer
 
 _StateKind = registration_pb2.StateKind

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.wire.extras import require_extra
+from queryable_state.wire.packaging.extras import require_extra
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from queryable_state.client._scans.arrow_columns import ArrowColumns
-    from queryable_state.client._scans.scan import Page
+    from queryable_state.client._scans.page import Page
 
 
 class ArrowScan(ABC):

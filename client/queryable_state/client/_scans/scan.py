@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.info import ReadInfo
@@ -24,13 +24,10 @@ if TYPE_CHECKING:
 
     from queryable_state.client._batching.key_batcher import KeyBatcher
     from queryable_state.client._connection.scan_call import ScanCall
-    from queryable_state.client._reading.states import KvState
     from queryable_state.client._routing.dispatcher import Dispatcher
     from queryable_state.client._scans.arrow_columns import ArrowColumns
+    from queryable_state.client._scans.page import Entry, Page
     from queryable_state.client._scans.scan_range import ScanRange
-
-    Entry = tuple[Any, KvState | None]
-    Page = list[Entry]
 
 
 class Scan(ArrowScan):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from queryable_state.client._reading.info import ReadInfo
     from queryable_state.client._reading.states import KvState
-    from queryable_state.client._scans.scan import Page
+    from queryable_state.client._scans.page import Page
     from queryable_state.client._scans.scan import Scan as AsyncScan
     from queryable_state.wire.calls.loop_thread import LoopThread
 

@@ -1,6 +1,6 @@
 """Test doubles: a stream engine in memory and a coordinator in the test's process."""
 
-from queryable_state.wire.extras import require_extra
+from queryable_state.wire.packaging.extras import require_extra
 
 require_extra("server", "queryable_state.server.testing")
 
