@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from typing import Final
+from typing import Any, Final
 
 from queryable_state.server.process.logs import FORMAT
 
@@ -25,7 +25,7 @@ class _ConsoleHandler(logging.Handler):
         super().__init__()
         self.setFormatter(logging.Formatter(FORMAT))
 
-    def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
+    def filter(self, record: logging.LogRecord) -> Any:
         return False if _has_handler(record.name) else super().filter(record)
 
     def emit(self, record: logging.LogRecord) -> None:
