@@ -39,9 +39,12 @@ class Dispatcher:
     smaller batches or by a retry, or failed by `aclose`. Implements `BatchEvents`.
     """
 
-    def __init__(self, address: str, *, client: str, unpickle: bool, direct: bool) -> None:
+    def __init__(
+        self, addresses: Sequence[str], *, client: str, unpickle: bool, direct: bool
+    ) -> None:
+        """`addresses`: HOST:PORT of each home server."""
         self._loop = asyncio.get_running_loop()
-        self._pool = ConnectionPool(self, address, client, direct=direct)
+        self._pool = ConnectionPool(self, addresses, client, direct=direct)
         self._batchers = KeyBatchers(self._loop, self.submit)
         self._locator = Locator(self._pool, self._batchers, unpickle=unpickle)
         self._unlocated = UnlocatedBatches(self._locator, self, self._end_with)

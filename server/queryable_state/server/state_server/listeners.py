@@ -19,7 +19,7 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.security.signed_calls import CallSigner
 
 if TYPE_CHECKING:
-    import contextlib
+    from contextlib import AsyncExitStack
 
     import grpc.aio
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.settings import StateServerSettings
 
 
-def bind_listeners(
-    stack: contextlib.AsyncExitStack,
+def bind_ports(
     settings: StateServerSettings,
     engine: StateReader,
     coordinator: CoordinatorClient,
     backend: grpc.aio.Server,
+    stack: AsyncExitStack,
     *,
     server_id: str,
 ) -> tuple[ServerAddresses, list[QueryServer]]:

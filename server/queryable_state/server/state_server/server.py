@@ -24,7 +24,7 @@ from queryable_state.server.state_server.base.lease import Lease
 from queryable_state.server.state_server.base.thread_pool import ServerThreads
 from queryable_state.server.state_server.heartbeats import Heartbeats
 from queryable_state.server.state_server.lease_calls import CoordinatorLeaseCalls
-from queryable_state.server.state_server.listeners import bind_listeners
+from queryable_state.server.state_server.listeners import bind_ports
 from queryable_state.server.state_server.queries.state_reader import StateReader
 from queryable_state.server.state_server.stores.store_table import StoreTable
 from queryable_state.wire.errors import QueryableStateError
@@ -143,8 +143,8 @@ class StateServer:
                 interceptors=(SignatureInterceptor(signatures),),
                 options=server_options(settings.limits.message_bytes),
             )
-            addresses, public = bind_listeners(
-                stack, settings, self.engine, coordinator, backend, server_id=self.server_id
+            addresses, public = bind_ports(
+                settings, self.engine, coordinator, backend, stack, server_id=self.server_id
             )
             signatures.audience = addresses.backend
 
