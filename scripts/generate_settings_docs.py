@@ -47,6 +47,8 @@ LISTENING_FLAGS = {
     "host": "--host",
     "ports": "--port",
     "frame_ports": "--frame-port",
+    "advertised": "--advertise",
+    "advertised_frame_port": "--advertise-frame-port",
     "lame_duck_s": "--lame-duck",
 }
 PROXY_FLAGS = LISTENING_FLAGS | {"coordinator_address": "--coordinator", "secret": "--secret-file"}
@@ -60,7 +62,7 @@ CHECKPOINT_SERVER_FLAGS = {
 
 # Fields of the application by those of a process, where the names differ.
 APPLICATION_FIELDS: dict[type, dict[str, str]] = {
-    StateServerSettings: {"query_ports": "server_ports", "advertised_host": ""},
+    StateServerSettings: {"advertised_host": ""},
     CoordinatorSettings: {"ports": "coordinator_ports", "advertised_host": "coordinator_host"},
 }
 
@@ -70,8 +72,9 @@ For people who configure a job or a server: every setting of every process, with
 default, unit, bounds and meaning. `make settings-docs` writes this page from the settings classes.
 
 In the tables, *unit* is that of a plain number. An empty *bounds* cell: every value of the type
-is accepted. *Ports* are one port, a range or a list (`9067`, `9067-9079`, `9067,0`); a 0 is any
-free port.
+is accepted. *Ports* are one port, a range, also with a step, or a list (`9067`, `9067-9079`,
+`9067-9167/10`, `9067,0`); the first free one is taken, a 0 is any free port
+([addresses.md](addresses.md)).
 """
 
 APPLICATION = """## Spark application

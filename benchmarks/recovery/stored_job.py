@@ -23,6 +23,7 @@ from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.coordinator.model.job_config import JobConfig
 from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing import InMemoryEngine
@@ -137,8 +138,7 @@ class StoredJob:
                 executor_id="executor",
                 directory=str(folder),
                 watched_pid=os.getpid(),
-                query_ports="0",
-                proxy_ports="0",
+                ports=ANY_PORTS,
                 backend=self._backend,
             ),
         )

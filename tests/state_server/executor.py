@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.base.parent_process import start_ticks
 from queryable_state.server.state_server.base.server_directory import (
     ServerAddresses,
@@ -52,8 +53,7 @@ class Executor:
             directory=str(path),
             watched_pid=self.jvm.pid,
             watched_start_ticks=start_ticks(self.jvm.pid),
-            query_ports="0",
-            proxy_ports="0",
+            ports=ANY_PORTS,
             lame_duck_s=0.0,
             backend="rocksdb",
         )

@@ -18,6 +18,7 @@ from tests.state_server.executor import DEADLINE_S, Executor, addresses_of, answ
 
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.base.parent_process import start_ticks
 from queryable_state.server.state_server.base.server_directory import ServerDirectory
 from queryable_state.server.state_server.launch import ensure_server
@@ -129,7 +130,9 @@ def test_settings_no_server_can_run_with_are_not_tried_again(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        executor.settings = replace(executor.settings, proxy_ports=str(port))
+        executor.settings = replace(
+            executor.settings, ports=replace(ANY_PORTS, proxy_ports=str(port))
+        )
         with pytest.raises(
             InvalidRequestError,
             match=rf"proxy_ports is '{port}'.*range",
@@ -191,8 +194,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
         secret="s",
         executor_id="e",
         directory=str(tmp_path / "e"),
-        query_ports="0",
-        proxy_ports="0",
+        ports=ANY_PORTS,
         coordinator_timeout_s=0.0,
     )
     with pytest.raises(RetryLaterError, match=r"no coordinator answers at 127\.0\.0\.1:1"):

@@ -120,8 +120,11 @@ def test_the_secret_is_random_where_none_is_set_and_never_shown() -> None:
         ("storage_options", "[1]", "a JSON object"),
         ("parallelism", "129", "max_parallelism is 128: parallelism exceeds"),
         ("proxy_ports", "70000", r"spark\.queryable_state\.proxy_ports"),
-        ("frame_ports", "any", r"spark\.queryable_state\.frame_ports"),
-        ("frame_ports", "9070", r"spark\.queryable_state\.frame_ports.*two frame ports"),
+        ("server_frame_ports", "any", r"spark\.queryable_state\.server_frame_ports"),
+        ("task_ports", "", r"spark\.queryable_state\.task_ports"),
+        ("host", "http://here", r"spark\.queryable_state\.host.*URL"),
+        ("coordinator_host", "here:6123", r"coordinator_host is .here:6123.*has a port"),
+        ("coordinator_host", "0.0.0.0", r"coordinator_host is .0\.0\.0\.0.*nobody"),
     ],
 )
 def test_a_wrong_setting_is_named(key: str, value: str, text: str) -> None:

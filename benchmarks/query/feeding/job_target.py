@@ -23,6 +23,7 @@ from benchmarks.query.dataset import MAX_PARALLELISM, QUERYABLE_NAME
 from benchmarks.sink_stage import sink_stage
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing import InMemoryEngine
@@ -146,8 +147,7 @@ class JobTarget:
             executor_id=folder.name,
             directory=str(folder),
             watched_pid=os.getpid(),
-            query_ports="0",
-            proxy_ports="0",
+            ports=ANY_PORTS,
             backend=self._backend,
         )
 

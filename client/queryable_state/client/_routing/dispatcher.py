@@ -41,10 +41,17 @@ class Dispatcher:
     """
 
     def __init__(
-        self, address: str, *, client: str, connector: Connector, unpickle: bool, direct: bool
+        self,
+        addresses: Sequence[str],
+        *,
+        client: str,
+        connector: Connector,
+        unpickle: bool,
+        direct: bool,
     ) -> None:
+        """`addresses`: HOST:PORT of each home server."""
         self._loop = asyncio.get_running_loop()
-        self._pool = ConnectionPool(self, address, client, connector, direct=direct)
+        self._pool = ConnectionPool(self, addresses, client, connector, direct=direct)
         self._batchers = KeyBatchers(self._loop, self.submit)
         self._locator = Locator(self._pool, self._batchers, unpickle=unpickle)
         self._unlocated = UnlocatedBatches(self._locator, self, self._end_with)

@@ -9,18 +9,15 @@ from queryable_state.server.config.backends import BACKENDS
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.setting import setting
 from queryable_state.server.security.tls_settings import TlsSettings
-from queryable_state.server.serving.serving_settings import (
-    PROXY_PORTS,
-    ServingSettings,
-    ports_setting,
-)
+from queryable_state.server.serving.listen_settings import PublicListenSettings
+from queryable_state.server.serving.serving_settings import ServingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointServerSettings(ServingSettings):
+class CheckpointServerSettings(PublicListenSettings, ServingSettings):
     """Settings of a process that serves one checkpoint or savepoint."""
 
     checkpoint: str
@@ -35,15 +32,6 @@ class CheckpointServerSettings(ServingSettings):
     directory: str = ""
     """Folder in which the loaded state gets a folder of its own; empty: the system's temporary
     folder."""
-
-    host: str = "127.0.0.1"
-    """Address to listen on."""
-
-    advertised_host: str = ""
-    """Name or address at which clients reach the server; empty: `host`."""
-
-    ports: str = ports_setting(PROXY_PORTS)
-    """Port, range or list; a 0 in it: any free port."""
 
     limits: Limits = field(default_factory=Limits)
 

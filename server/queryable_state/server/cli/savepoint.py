@@ -13,7 +13,7 @@ from queryable_state.server.cli.arguments import (
     secret_of,
 )
 from queryable_state.server.cli.tls_arguments import add_calling_tls, calling_tls
-from queryable_state.server.serving.serving_settings import COORDINATOR_PORT
+from queryable_state.server.serving.listen_settings import COORDINATOR_PORT
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

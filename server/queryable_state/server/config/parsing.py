@@ -29,7 +29,7 @@ _UNIT_NAMES: Final[Mapping[int, tuple[str, ...]]] = {
     DAY_MS: ("d", "day", "days"),
 }
 _MILLISECONDS: Final = {name: size for size, names in _UNIT_NAMES.items() for name in names}
-_BYTES: Final = {
+_BYTES: Final[Mapping[str, int]] = {
     name: 1024**power
     for power, names in enumerate(
         (
@@ -72,9 +72,13 @@ def value_of(field: dataclasses.Field[Any], given: Any) -> Any:
 def quantity(text: str, unit: str) -> int:
     """The whole number of a text with a unit; of one without, in `unit`. Raises ValueError."""
     value = exact_quantity(text, unit)
-    if isinstance(value, float) and not value.is_integer():
+    try:
+        whole = int(value)
+    except OverflowError:
+        raise ValueError(text) from None
+    if whole != value:
         raise ValueError(text)
-    return int(value)
+    return whole
 
 
 def exact_quantity(text: str, unit: str) -> float:

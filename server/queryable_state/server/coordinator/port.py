@@ -11,6 +11,7 @@ from queryable_state.internal.v1 import coordinator_pb2_grpc
 from queryable_state.server.security.server_tls import ServerTls, port_adder
 from queryable_state.server.security.signature_check import SignatureCheck
 from queryable_state.server.security.signature_interceptors import BlockingSignatureInterceptor
+from queryable_state.server.serving.advertised import advertised_host
 from queryable_state.server.serving.ports import (
     EXCLUSIVE_PORT_OPTION,
     SETTING_PREFIX,
@@ -59,7 +60,7 @@ class CoordinatorPort:
             settings.host,
             what="coordinator",
         )
-        self.address = join_address(settings.advertised_host or settings.host, port)
+        self.address = join_address(advertised_host(settings.host, settings.advertised_host), port)
         """HOST:PORT for state servers and proxies."""
 
     def start(self) -> None:

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from queryable_state.server.config.setting import DAY_MS, DAY_S, HOUR_MS, setting
 from queryable_state.server.config.settings_group import SettingsGroup
 from queryable_state.server.security.tls_settings import TlsSettings
-from queryable_state.server.serving.serving_settings import COORDINATOR_PORTS, ports_setting
+from queryable_state.server.serving.listen_settings import (
+    COORDINATOR_PORTS,
+    host_setting,
+    ports_setting,
+)
 
 # Heartbeats in the time of a lease: two may be lost before it expires.
 LEASE_RENEWALS = 3
@@ -66,7 +70,7 @@ class CoordinatorSettings(BatchSettings):
     secret: str = setting("", secret=True)
     """The job's secret, by which every call is signed; empty: a random one."""
 
-    host: str = "127.0.0.1"
+    host: str = host_setting("127.0.0.1")
     """Address to listen on."""
 
     advertised_host: str = ""

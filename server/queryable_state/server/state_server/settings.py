@@ -14,12 +14,8 @@ from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.config.setting import DAY_S, LARGEST_INT, setting
 from queryable_state.server.security.tls_settings import TlsSettings
-from queryable_state.server.serving.serving_settings import (
-    PROXY_PORTS,
-    SERVER_PORTS,
-    ServingSettings,
-    ports_setting,
-)
+from queryable_state.server.serving.listen_settings import ServerPorts, host_setting
+from queryable_state.server.serving.serving_settings import ServingSettings
 from queryable_state.wire.errors import InvalidRequestError
 
 SERVER_LOG = "server.log"
@@ -52,20 +48,14 @@ class StateServerSettings(ServingSettings):
     watched_start_ticks: int = setting(0, least=0, most=LARGEST_INT)
     """Start time of that process in `/proc/PID/stat`, as a guard against a reused pid; 0: any."""
 
-    host: str = "127.0.0.1"
+    host: str = host_setting("127.0.0.1")
     """Address to listen on."""
 
     advertised_host: str = ""
-    """Name or address at which others reach the server; empty: `host`."""
+    """Name or address at which others reach the server; empty: `host`, or a name of the machine if
+    that is all addresses."""
 
-    query_ports: str = ports_setting(SERVER_PORTS)
-    """Port, range or list for queries of this server's state; a 0 in it: any free port."""
-
-    proxy_ports: str = ports_setting(PROXY_PORTS)
-    """Port, range or list for queries of all state; a 0 in it: any free port."""
-
-    backend_ports: str = ports_setting("0")
-    """Port, range or list for tasks and the coordinator; 0: any free port."""
+    ports: ServerPorts = field(default_factory=ServerPorts)
 
     backend: Backend = setting("heap", choices=BACKENDS)
     """The state backend."""
@@ -109,7 +99,8 @@ class StateServerSettings(ServingSettings):
             values: dict[str, Any] = json.loads(text)
             limits = Limits(**values.pop("limits", {}))
             logs = LogSettings(**values.pop("logs", {}))
+            ports = ServerPorts(**values.pop("ports", {}))
             tls = TlsSettings(**values.pop("tls", {}))
-            return cls(limits=limits, logs=logs, tls=tls, **values)
+            return cls(limits=limits, logs=logs, ports=ports, tls=tls, **values)
         except (ValueError, TypeError, AttributeError) as problem:
             raise InvalidRequestError(f"settings are not readable: {problem}") from problem

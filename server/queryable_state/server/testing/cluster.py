@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
@@ -11,6 +12,7 @@ from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.query.proxy.proxy_server import ProxyServer
 from queryable_state.server.query.proxy.settings import ProxySettings
 from queryable_state.server.security.tls_settings import TlsSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.server import StateServer
 from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing.coordinator import in_process_coordinator
@@ -63,11 +65,17 @@ class InProcessCluster:
         engine: InMemoryEngine | None = None,
         lease_ms: int = 1_500,
         reopen_after_ms: int = 200,
+        frame_ports: str = "0",
+        coordinator_host: str = "127.0.0.1",
         tls: TlsSettings | None = None,
         **settings: Any,
     ) -> None:
-        """`config` is the default of all jobs; `settings` are those of the state servers; `tls`
-        those of every port, also of the coordinator and of proxies (None: clear text)."""
+        """`config` is the default of all jobs; `settings` are those of the state servers.
+
+        `frame_ports`: of servers and proxies; empty: none. `tls`: of every port, also of the
+        coordinator and of proxies; None: clear text.
+        """
+        self._frame_ports, self._coordinator_host = frame_ports, coordinator_host
         self._tls = tls or TlsSettings()
         self._connector = self._tls.connector()
         self._lease_ms = lease_ms
@@ -117,8 +125,11 @@ class InProcessCluster:
             "secret": self.coordinator.secret,
             "executor_id": executor_id,
             "directory": str(self._directory / executor_id),
-            "query_ports": "0",
-            "proxy_ports": "0",
+            "ports": dataclasses.replace(
+                ANY_PORTS,
+                server_frame_ports=self._frame_ports,
+                proxy_frame_ports=self._frame_ports,
+            ),
             "drain_timeout_s": 0.2,
             "tls": self._tls,
         }
@@ -151,7 +162,7 @@ class InProcessCluster:
             "coordinator_address": self.coordinator.address,
             "secret": self.coordinator.secret,
             "ports": "0",
-            "frame_ports": self._settings.get("frame_ports", "0"),
+            "frame_ports": self._frame_ports,
             "plain_grpc": self._settings.get("plain_grpc", False),
             "drain_timeout_s": 0.2,
             "tls": self._tls,
@@ -174,6 +185,7 @@ class InProcessCluster:
     async def __aenter__(self) -> Self:
         settings = CoordinatorSettings(
             strict=False,
+            host=self._coordinator_host,
             ports="0",
             lease_ms=self._lease_ms,
             lease_margin_ms=200,

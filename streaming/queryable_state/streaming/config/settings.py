@@ -13,14 +13,8 @@ from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.config.setting import setting
 from queryable_state.server.coordinator.settings import BatchSettings
 from queryable_state.server.security.tls_settings import TlsSettings
-from queryable_state.server.serving.ports import PortSpec
-from queryable_state.server.serving.serving_settings import (
-    COORDINATOR_PORTS,
-    PROXY_PORTS,
-    SERVER_PORTS,
-    ServingSettings,
-    ports_setting,
-)
+from queryable_state.server.serving.listen_settings import ListenSettings
+from queryable_state.server.serving.serving_settings import ServingSettings
 from queryable_state.streaming.config.configuration import CONF_PREFIX, settings_of
 from queryable_state.streaming.config.durability_settings import DurabilitySettings
 from queryable_state.streaming.config.task_settings import TaskSettings
@@ -42,6 +36,7 @@ _NO_KEY_GROUP: Final = (
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSettings(
     DurabilitySettings,
+    ListenSettings,
     BatchSettings,
     TaskSettings,
     ServingSettings,
@@ -68,25 +63,6 @@ class EnvironmentSettings(
         128, least=1, most=MAX_PARALLELISM_LIMIT, flink=("pipeline.max-parallelism",)
     )
     """Key groups of a state; fixed for its lifetime."""
-
-    host: str = ""
-    """Address the coordinator and the state servers listen on; empty: the loopback address if all
-    executors are on this machine, else all addresses."""
-
-    coordinator_host: str = ""
-    """Host name under which servers reach the coordinator; empty: `spark.driver.host`."""
-
-    coordinator_ports: str = ports_setting(COORDINATOR_PORTS)
-    """Port, range or list; 0 means any free port. If none is free, the application does not start.
-    """
-
-    server_ports: str = ports_setting(SERVER_PORTS, flink=("queryable-state.server.ports",))
-    """Port, range or list for queries that a state server answers from its own state; 0 means any
-    free port. If none is free, tasks fail. Each executor of a machine needs its own port."""
-
-    proxy_ports: str = ports_setting(PROXY_PORTS, flink=("queryable-state.proxy.ports",))
-    """Port, range or list for queries that a state server answers or forwards; same rules as
-    `server_ports`."""
 
     queryable_state_enable: bool = setting(True, flink=("queryable-state.enable",))
     """Must be true: state servers always answer queries."""
@@ -120,15 +96,6 @@ class EnvironmentSettings(
             ("parallelism", "max_parallelism"),
             _NO_KEY_GROUP,
         )
-        if self.frame_ports:
-            frames = PortSpec.parse(self.frame_ports)
-            self.require(
-                len(frames.ports) > 1 or 0 in frames.ports,
-                ("frame_ports",),
-                "a state server listens on two frame ports, one for its own state and one for its "
-                "proxy; set a range with two ports for each executor of a machine, or 0 for any "
-                "free ports",
-            )
 
     @classmethod
     def load(

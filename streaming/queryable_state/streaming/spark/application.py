@@ -15,6 +15,7 @@ from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.security.tls_settings import TlsSettings
+from queryable_state.server.serving.advertised import environment_host
 from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.streaming.config.job_configuration import server_backend
 from queryable_state.streaming.spark.queries.active_queries import live_executors
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("queryable_state.streaming")
 
 _LOOPBACK = "127.0.0.1"
-_EVERY_ADDRESS = "0.0.0.0"
 _POLL_S = 0.2
 _JVM_POLL_S = 2.0
 _PROXY_POLL_S = 0.05
@@ -64,10 +64,8 @@ class SparkApplication:
         warn_of_risks(self._context)
         self._settings = settings.with_secret()
         local = runs_on_one_machine(self._context)
-        self._host = settings.host or (_LOOPBACK if local else _EVERY_ADDRESS)
-        advertised = settings.coordinator_host or (
-            "" if local else self._context.getConf().get("spark.driver.host", "")
-        )
+        driver_host = "" if local else self._context.getConf().get("spark.driver.host", "") or ""
+        self._host = settings.host or (_LOOPBACK if local else _every_address(driver_host))
         self.adapter = SparkAdapter(
             spark,
             ServerStarter(
@@ -79,7 +77,7 @@ class SparkApplication:
             CoordinatorSettings.from_settings(
                 self._settings,
                 host=self._host,
-                advertised_host=advertised or "",
+                advertised_host=settings.coordinator_host or environment_host() or driver_host,
                 ports=settings.coordinator_ports,
                 tls=self.tls,
             ),
@@ -153,7 +151,7 @@ class SparkApplication:
             coordinator_address=self.coordinator_address,
             executor_id="",
             host=self._host,
-            query_ports=settings.server_ports,
+            ports=settings.state_server_ports(),
             backend=server_backend(settings),
             limits=Limits.from_settings(settings),
             logs=LogSettings.from_settings(settings),
@@ -245,6 +243,11 @@ class SparkApplication:
             return bool(self._context._jsc.sc().isStopped())
         except (Py4JError, OSError, AttributeError):
             return True
+
+
+def _every_address(driver_host: str) -> str:
+    """All addresses of a machine: of IPv6 too if Spark uses it."""
+    return "::" if ":" in driver_host else "0.0.0.0"
 
 
 # `atexit` functions run after thread pools have stopped accepting work, and the coordinator needs

@@ -13,6 +13,7 @@ from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.security.server_tls import ServerTls
+from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
@@ -96,13 +97,16 @@ class ProxyServer:
                 tls=tls,
             )
             stack.push_async_callback(server.aclose, self.shutdown, settings.drain_timeout_s)
-            self._address = server.bind(
+            server.bind(
                 PortSpec.parse(settings.ports, "--port"),
                 settings.host,
                 frames=frame_ports(settings.frame_ports, "--frame-port"),
-                advertised_host=settings.advertised_host,
+                advertised=Advertised.parse(
+                    settings.advertised, "--advertise", settings.advertised_frame_port
+                ),
                 what="proxy port",
             )
+            self._address = server.address
             await server.start()
             server.set_serving(True)
             for background in (
