@@ -156,8 +156,9 @@ async def test_a_task_port_takes_only_tls(tmp_path: Path, authority: Authority) 
     async with running(tmp_path, authority.settings()) as cluster:
         address = cluster.servers[0].addresses.backend
         async with grpc.aio.insecure_channel(address) as channel:
+            call: Any = channel.unary_unary("/x/Y")
             with pytest.raises(grpc.aio.AioRpcError) as failure:
-                await channel.unary_unary("/x/Y")(b"", timeout=10)
+                await call(b"", timeout=10)
         assert failure.value.code() == grpc.StatusCode.UNAVAILABLE
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Reason = errors_pb2.Reason
 _SHOWN = 80
+# Fields of the message that are attributes of the same name.
+_DETAILS = tuple(set(errors_pb2.Error.DESCRIPTOR.fields_by_name) - {"message"})
 
 
 def shown(text: str) -> str:
@@ -85,14 +87,7 @@ class QueryableStateError(Exception):
         return errors_pb2.Error(message=self.message, **self._details())
 
     def _details(self) -> dict[str, Any]:
-        return {
-            "reason": self.reason,
-            "retry_after_ms": self.retry_after_ms,
-            "candidates": self.candidates,
-            "complete_since_batch": self.complete_since_batch,
-            "placement_version": self.placement_version,
-            "server_time_ms": self.server_time_ms,
-        }
+        return {name: getattr(self, name) for name in _DETAILS}
 
     @staticmethod
     def from_proto(error: errors_pb2.Error) -> QueryableStateError:
