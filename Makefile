@@ -9,7 +9,7 @@ SETUPS := setup-demo setup-bench setup-test setup-dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup $(SETUPS) demo test test-slow chaos hostile check format proto settings-docs pyflink-docs bench plots flights-matrix lock clean
+.PHONY: help setup $(SETUPS) demo test test-slow test-cluster chaos hostile check format proto settings-docs pyflink-docs bench plots flights-matrix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ test: setup-test ## Run the tests, without slow ones (ARGS="tests/query -k scan"
 
 test-slow: setup-test ## Run the slow tests: restarts of drivers, killed executors
 	$(RUN) python -m pytest -m slow $(ARGS)
+
+test-cluster: setup-test ## Deploy on a standalone cluster; restart proxies and driver under load
+	timeout 900 $(RUN) python -m pytest tests/standalone -m standalone $(ARGS)
 
 chaos: setup-test ## Kill, stop and damage what runs (ROUNDS=n rounds from seed SEED=s on)
 	$(RUN) python -m tests.chaos --rounds $(or $(ROUNDS),3) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 from pyspark.sql import SparkSession
 
@@ -13,10 +14,14 @@ session = SparkSession.builder.getOrCreate()
 env = StreamExecutionEnvironment.get_execution_environment(session)
 frame = session.readStream.schema("sensor string, temperature double").json(sys.argv[1])
 env.from_dataframe(frame).key_by("sensor").as_queryable_state("last").uid("last")
-job = env.execute_async("shipped")
-job.process_all_available()
+started_s = time.monotonic()
+try:
+    job = env.execute_async("shipped")
+    job.process_all_available()
+finally:
+    print(f"SECONDS {time.monotonic() - started_s:.1f}", flush=True)  # noqa: T201
 host, _, port = job.proxy_addresses()[0].rpartition(":")
 with QueryableStateClient(host, int(port)) as client:
-    value = client.get_kv_state(job.job_id, "last", "a")
-print(f"RESULT {value['temperature']}", flush=True)  # noqa: T201 - read by the test
+    state = client.get_kv_state(job.job_id, "last", "a")
+print(f"RESULT {state.value().temperature}", flush=True)  # noqa: T201 - read by the test
 job.cancel()
