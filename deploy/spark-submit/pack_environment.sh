@@ -19,10 +19,13 @@ trap 'rm -rf "$folder"' EXIT
 # Of the [streaming] extra all but pyspark, whose 450 MB every executor has already.
 "$folder/environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
     --progress-bar off -c "$root/requirements.lock" "$root[server]" pandas pyarrow "$@"
-# A venv of its own, because what packs is not to be packed.
+# A venv of its own, because what packs is not to be packed. pip first: an older one knows no groups.
 "$python" -m venv "$folder/tools"
-"$folder/tools/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
-    -c "$root/requirements.lock" venv-pack setuptools
+for packages in pip "--group $root/pyproject.toml:pack"; do
+    # shellcheck disable=SC2086 # two words
+    "$folder/tools/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
+        -c "$root/requirements.lock" $packages
+done
 "$folder/tools/bin/venv-pack" --quiet --force --prefix "$folder/environment" --output "$output" \
     ${PYTHON_PREFIX:+--python-prefix "$PYTHON_PREFIX"}
 echo "packed $(du -h "$output" | cut -f1) into $output"
