@@ -133,7 +133,7 @@ class PythonLoad(Load):
 
         async def ask(key: str) -> int:
             state = await client.get_kv_state(JOB, STATE, key)
-            return int(state.value().amount)
+            return int(state.get())
 
         return ask
 
@@ -157,6 +157,6 @@ class PlainLoad(Load):
                 job=JOB, state_name=STATE, key_json=json.dumps(key)
             )
             answer = await stub.GetKvState(request, timeout=10)
-            return int(json.loads(answer.value_json)["amount"])
+            return int(json.loads(answer.value_json))
 
         return ask
