@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
@@ -47,10 +47,9 @@ def _run(options: argparse.Namespace) -> int:
 
     names = health_pb2.HealthCheckResponse.ServingStatus
     with grpc.insecure_channel(options.address) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
-            answer = health_pb2_grpc.HealthStub(channel).Check(
-                health_pb2.HealthCheckRequest(), timeout=options.timeout
-            )
+            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=options.timeout)
         except grpc.RpcError as failure:
             print(f"{options.address}: {failure.code().name}: {failure.details()}", file=sys.stderr)
             return _UNHEALTHY
