@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "deploy" / "spark-submit" / "orders_job.py"
 SPARK_HOME = Path(pyspark.__file__).parent
-START_S = 90.0
+START_S = 240.0
 
 
 class Driver:

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.chaos.clusters import StandaloneCluster, free_port
 from tests.chaos.processes import executors_under, until
-from tests.standalone.driver import ROOT, START_S, Driver
+from tests.standalone.driver import START_S, Driver
 from tests.standalone.load import Load, PlainLoad, PythonLoad
 from tests.standalone.proxies import Proxy
 
@@ -20,19 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import psutil
+    from tests.standalone.conftest import Packed
 
 pytestmark = [pytest.mark.standalone, pytest.mark.timeout(600)]
 
-_PACK = ROOT / "deploy" / "spark-submit" / "pack_environment.sh"
 _HOST = "127.0.0.1"
-
-
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packed environment, made by the documented script."""
-    path = tmp_path_factory.mktemp("archive") / "environment.tar.gz"
-    subprocess.run([_PACK, path], check=True, timeout=300)
-    return path
 
 
 class Deployment:
@@ -90,9 +81,9 @@ class Deployment:
 
 
 @pytest.fixture(scope="module")
-def deployment(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def deployment(packed: Packed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     with contextlib.ExitStack() as stack:
-        yield Deployment(tmp_path_factory.mktemp("standalone"), archive, stack)
+        yield Deployment(tmp_path_factory.mktemp("standalone"), packed.archive, stack)
 
 
 @pytest.fixture(scope="module")
