@@ -41,8 +41,7 @@ from queryable_state.streaming import (
 from queryable_state.streaming.testing.kafka import KafkaBroker, connector_jars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from confluent_kafka import KafkaError, Message
     from pyspark.sql import DataFrame
 
     from queryable_state.streaming import JobClient
@@ -90,17 +89,17 @@ class Sessions(AggregateFunction[Any, Any, Any]):
 
 
 def clicks_of_a_day(seed: int) -> list[Click]:
-    """The clicks of all users, by time."""
-    chance, now_ms = random.Random(seed), int(time.time() * 1000)
+    """The clicks of all users in the last 24 hours, by time."""
+    chance, end_ms = random.Random(seed), int(time.time() * 1000)
     found = []
     for user in USERS:
-        at_ms = now_ms + chance.randrange(DAY_MS // 4)
-        while at_ms < now_ms + DAY_MS:
+        at_ms = end_ms - DAY_MS + chance.randrange(DAY_MS // 4)
+        while at_ms < end_ms:
             for _ in range(chance.randint(1, 30)):
                 found.append(Click(at_ms, user, f"/page/{chance.randrange(100)}"))
                 at_ms += chance.randrange(1_000, GAP_MS // 3)
             at_ms += chance.randrange(2 * GAP_MS, DAY_MS // 4)
-    return sorted(found)
+    return sorted(click for click in found if click.at_ms < end_ms)
 
 
 def expected_sessions(clicks: list[Click]) -> set[tuple[Any, ...]]:
@@ -118,13 +117,18 @@ def expected_sessions(clicks: list[Click]) -> set[tuple[Any, ...]]:
 
 def produce(clicks: list[Click], servers: str, per_second: int) -> None:
     """Writes the clicks, up to five minutes out of order; the record's timestamp is the click's."""
+
+    def written(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            raise RuntimeError(f"click {message.value()!r} was not written: {error}")
+
     chance = random.Random(7)
     arriving = sorted(clicks, key=lambda click: click.at_ms + chance.randrange(LATE_MS))
     # An idempotent producer: what it sends again after an error is in the topic once.
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 3})
     for number, (at_ms, user, page) in enumerate(arriving, 1):
         value = json.dumps({"user": user, "page": page})
-        producer.produce("clicks", key=user, value=value, timestamp=at_ms)
+        producer.produce("clicks", value, user, timestamp=at_ms, on_delivery=written)
         if number % 100 == 0:
             producer.flush()
             time.sleep(100 / per_second)
@@ -197,16 +201,12 @@ def ended_sessions(servers: str) -> set[tuple[Any, ...]]:
     return found
 
 
-@contextlib.contextmanager
-def kafka(given: str | None, folder: Path) -> Iterator[str]:
-    """HOST:PORT of the given broker, or of one that runs meanwhile; makes the topics."""
-    with contextlib.ExitStack() as stack:
-        servers = given or stack.enter_context(KafkaBroker(folder)).bootstrap_servers
-        admin = AdminClient({"bootstrap.servers": servers})
-        topics = [NewTopic(name, PARTITIONS) for name in ("clicks", "sessions")]
-        for made in admin.create_topics(topics).values():
-            made.result(30)
-        yield servers
+def make_topics(servers: str) -> None:
+    """Creates the topics of the example; raises KafkaException if one exists."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    topics = [NewTopic(name, PARTITIONS) for name in ("clicks", "sessions")]
+    for made in admin.create_topics(topics).values():
+        made.result(30)
 
 
 def watch(job: JobClient, producing: threading.Thread) -> None:
@@ -228,7 +228,10 @@ def main() -> int:
     clicks = clicks_of_a_day(seed=42)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-sessions-")))
-        servers = stack.enter_context(kafka(options.bootstrap_servers, folder / "kafka"))
+        servers = options.bootstrap_servers
+        if servers is None:
+            servers = stack.enter_context(KafkaBroker(folder / "kafka")).bootstrap_servers
+        make_topics(servers)
         spark = (
             SparkSession.builder.master("local[2,4]")
             .appName("kafka-sessions")

@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def _jars() -> None:
+def jars() -> None:
     """Skips the test if the jars are not here and cannot be downloaded."""
     try:
         connector_jars()
@@ -47,7 +47,7 @@ def _jars() -> None:
 
 
 @pytest.fixture
-def broker(_jars: None, tmp_path: Path) -> Iterator[KafkaBroker]:
+def broker(jars: None, tmp_path: Path) -> Iterator[KafkaBroker]:
     with KafkaBroker(tmp_path / "kafka") as running:
         yield running
 

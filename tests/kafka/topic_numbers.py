@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.spark.waiting import until
@@ -101,30 +101,33 @@ class Numbers:
 
 def counted(broker: KafkaBroker, topic: str) -> list[tuple[int, int]]:
     """The rows (number, times) of a topic."""
+    rows = [json.loads(value) for value in records(broker, topic)]
+    return [(row["number"], row["times"]) for row in rows]
+
+
+def records(broker: KafkaBroker, topic: str) -> list[bytes]:
+    """The values of all records of a topic."""
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "check"}, logger=quiet
     )
-    found: list[tuple[int, int]] = []
     try:
         partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        for partition in partitions:
-            found += [(row["number"], row["times"]) for row in _rows(consumer, topic, partition)]
+        return [value for each in partitions for value in _values(consumer, topic, each)]
     finally:
         consumer.close()
-    return found
 
 
-def _rows(consumer: Consumer, topic: str, partition: int) -> list[dict[str, Any]]:
+def _values(consumer: Consumer, topic: str, partition: int) -> list[bytes]:
     place = TopicPartition(topic, partition, 0)
     end = consumer.get_watermark_offsets(place, timeout=30)[1]
     consumer.assign([place])
-    rows = []
-    deadline = time.monotonic() + _DEADLINE_S
+    values = []
     next_offset = 0
+    deadline = time.monotonic() + _DEADLINE_S
     while next_offset < end:
         message = consumer.poll(1)
         assert time.monotonic() < deadline, f"{topic}-{partition} ends before offset {end}"
         if message is not None and message.error() is None:
-            rows.append(json.loads(message.value()))
+            values.append(message.value())
             next_offset = message.offset() + 1
-    return rows
+    return values
