@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROGRAM = Path(__file__).with_name("counting_program.py")
-_RESULT_S = 180.0
+_RESULT_S = 300.0
 
 
 class StartProgram(Protocol):

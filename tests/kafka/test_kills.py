@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming.testing.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 KILLS = ("jvm", "broker", "driver", "broker", "driver", "jvm")
 SPARK = {"kafka": "counting/spark", "files": "checkpoint"}

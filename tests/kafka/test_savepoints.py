@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming.testing.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.spark.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from confluent_kafka import KafkaError, Message
 
     from queryable_state.streaming.testing.kafka import KafkaBroker
@@ -58,7 +56,7 @@ class Numbers:
     def write(self, count: int, partition: int = -1) -> None:
         """Writes numbers and waits until the topic has them."""
         # The producer learns of a new partition from the topic's metadata.
-        until(lambda: partition < len(self._partitions()))
+        until(lambda: partition < self._partitions())
         for number in range(self._written, self._written + count):
             self._send(number, partition)
         self._written += count
@@ -80,9 +78,9 @@ class Numbers:
                 self._written += 1
             self._producer.poll(0)
 
-    def _partitions(self) -> Collection[int]:
+    def _partitions(self) -> int:
         metadata = self._producer.list_topics(self._topic, timeout=30)
-        return metadata.topics[self._topic].partitions
+        return len(metadata.topics[self._topic].partitions)
 
     def _send(self, number: int, partition: int = -1) -> None:
         key = KEYS[number * 7 % len(KEYS)]
@@ -128,6 +126,6 @@ def _values(consumer: Consumer, topic: str, partition: int) -> list[bytes]:
         message = consumer.poll(1)
         assert time.monotonic() < deadline, f"{topic}-{partition} ends before offset {end}"
         if message is not None and message.error() is None:
-            values.append(message.value())
-            next_offset = message.offset() + 1
+            values.append(message.value() or b"")
+            next_offset = (message.offset() or 0) + 1
     return values

@@ -43,7 +43,8 @@ class Jar:
     def parse(cls, line: str) -> Self:
         """The jar of one line of a list; raises ValueError if the line has another form."""
         coordinate, sha256 = line.split()
-        return cls(*coordinate.split(":"), sha256)
+        group, artifact, version = coordinate.split(":")
+        return cls(group, artifact, version, sha256)
 
     @property
     def file_name(self) -> str:
