@@ -255,8 +255,9 @@ async def test_health_follows_the_driver(tmp_path: Path) -> None:
         proxy = await outside.add_proxy(coordinators=(), secret="", endpoint=str(job.root))
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(proxy.address))
 
-        async def becomes(status: health_pb2.HealthCheckResponse.ServingStatus.ValueType) -> None:
-            watching = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        async def becomes(status: int) -> None:
+            stub: Any = health_pb2_grpc.HealthStub(channel)
+            watching = stub.Watch(health_pb2.HealthCheckRequest())
             async with asyncio.timeout(DEADLINE_S):
                 async for seen in watching:
                     if seen.status == status:
