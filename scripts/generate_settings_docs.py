@@ -23,6 +23,7 @@ from generated_page import write_or_check
 from queryable_state.server import settings as server
 from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
 from queryable_state.server.process.log_settings import LOG_LEVELS, LogSettings
+from queryable_state.server.query.proxy.settings import ProxySettings
 from queryable_state.server.storage.rocksdb.settings import PREDEFINED_OPTIONS, RocksDBSettings
 from queryable_state.streaming.config import checkpoint_modes, durability_settings
 from queryable_state.streaming.config.configuration import CONF_PREFIX
@@ -81,7 +82,14 @@ LISTENING_FLAGS = {
     "advertised_frame_port": "--advertise-frame-port",
     "lame_duck_s": "--lame-duck",
 }
-PROXY_FLAGS = LISTENING_FLAGS | {"coordinator_address": "--coordinator", "secret": "--secret-file"}
+PROXY_FLAGS = {
+    **LISTENING_FLAGS,
+    "coordinators": "--coordinator",
+    "secret": "--secret-file",
+    "endpoint": "--endpoint",
+    "storage_options": "--storage-options",
+    "wait_for_driver": "--wait-for-driver",
+}
 CHECKPOINT_SERVER_FLAGS = {
     **LISTENING_FLAGS,
     "checkpoint": "--checkpoint",
@@ -181,9 +189,7 @@ def page() -> str:
     sections = (
         Section("", APPLICATION, EnvironmentSettings, application),
         Section("", ROCKSDB, RocksDBSettings, rocksdb),
-        Section(
-            "Stand-alone proxy: `queryable-state proxy`", FLAGS, server.ProxySettings, PROXY_FLAGS
-        ),
+        Section("Stand-alone proxy: `queryable-state proxy`", FLAGS, ProxySettings, PROXY_FLAGS),
         Section(
             "Checkpoint server: `queryable-state serve`",
             FLAGS,

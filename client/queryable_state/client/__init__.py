@@ -23,6 +23,7 @@ from queryable_state.client._reading.states import (
 from queryable_state.client._reading.timed.key_windows import KeyWindows, WindowedKey
 from queryable_state.client._reading.timed.pending_timers import PendingTimers
 from queryable_state.client._scans.scan import Scan
+from queryable_state.wire.calls.listeners import NothingListensError
 from queryable_state.wire.errors import (
     AmbiguousJobError,
     AuthenticationError,
@@ -32,7 +33,6 @@ from queryable_state.wire.errors import (
     InvalidRequestError,
     KeyTypeError,
     LimitExceededError,
-    NothingListensError,
     PlacementError,
     QueryableStateError,
     QueryTimeoutError,

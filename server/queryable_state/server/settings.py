@@ -12,8 +12,6 @@ from typing import Any, Literal
 from queryable_state.server.process.log_settings import LogSettings
 from queryable_state.server.serving.listen_settings import (
     COORDINATOR_PORTS,
-    PROXY_FRAME_PORTS,
-    PROXY_PORTS,
     ServerPorts,
 )
 from queryable_state.v1 import query_pb2
@@ -202,6 +200,12 @@ class CoordinatorSettings:
     secret: str = field(default="", repr=False)
     """The job's secret, by which every call is signed; empty: a random one."""
 
+    application: str = ""
+    """Id of the application, for the endpoint files."""
+
+    endpoint_files: bool = True
+    """Write where the coordinator listens, with the secret, into the state roots of jobs."""
+
     host: str = "127.0.0.1"
     """Address to listen on."""
 
@@ -246,46 +250,3 @@ class CoordinatorSettings:
     def heartbeat_s(self) -> float:
         """Seconds between two renewals of a lease."""
         return self.lease_ms / LEASE_RENEWALS / 1000
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProxySettings:
-    """Settings of a proxy, alone or in a state server process."""
-
-    coordinator_address: str
-    """HOST:PORT of the coordinator."""
-
-    secret: str = field(repr=False)
-    """The job's secret, by which calls to the coordinator and to owners are signed."""
-
-    host: str = "127.0.0.1"
-    """Address to listen on."""
-
-    advertised: str = ""
-    """HOST or HOST:PORT at which clients reach the proxy; empty: `QUERYABLE_STATE_ADVERTISED_HOST`,
-    else `host`, or the name of the machine if that is all addresses."""
-
-    advertised_frame_port: int = 0
-    """Frame port at which clients reach the proxy; 0: the port it listens on."""
-
-    ports: str = PROXY_PORTS
-    """Port, range or list; a 0 in it: any free port."""
-
-    frame_ports: str = PROXY_FRAME_PORTS
-    """Port, range or list for look-ups by frames; 0: any free port; empty: no frame port, look-ups
-    are unary gRPC calls."""
-
-    plain_grpc: bool = False
-    """True serves gRPC with `grpc.aio` alone: slower, and without undocumented parts of grpcio."""
-
-    limits: Limits = field(default_factory=Limits)
-
-    default_deadline_ms: int = 10_000
-    """Deadline of a query without one."""
-
-    lame_duck_s: float = LAME_DUCK_S
-    """Time that a proxy still answers after SIGTERM while its health is NOT_SERVING; at least the
-    interval of the health checks of load balancers and clients. 0: none."""
-
-    drain_timeout_s: float = 10.0
-    """Time that calls in flight may take when the proxy stops."""

@@ -68,6 +68,10 @@ class CallSigner:
         """A signer with the same secret for another server."""
         return CallSigner(self._secret.decode(), audience, clock_ms=self._clock_ms)
 
+    def use(self, secret: str) -> None:
+        """Signs with another secret from now on: a driver that starts again has another one."""
+        self._secret = secret.encode()
+
     def header(self, method: str) -> str:
         """The `authorization` of one call; each is good for one call only."""
         if self._pid != os.getpid():

@@ -76,6 +76,10 @@ class ListenSettings(ServerPorts):
     """Port, range or list; 0 means any free port. If none is free, the application does not start.
     """
 
+    endpoint_files: bool = True
+    """True: the driver writes where it listens, with its secret, into `_endpoint` in the state root
+    of each job and in `checkpoint_directory`, so that proxies find it after a restart."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         PortSpec.parse(self.coordinator_ports, SETTING_PREFIX + "coordinator_ports")

@@ -11,10 +11,10 @@ import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2_grpc
 from queryable_state.server.query.proxy.proxy_server import ProxyServer
+from queryable_state.server.query.proxy.settings import ProxySettings
 from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.settings import (
     CoordinatorSettings,
-    ProxySettings,
     StateServerSettings,
 )
 from queryable_state.server.state_server.server import StateServer
@@ -155,7 +155,7 @@ class InProcessCluster:
     async def add_proxy(self, **settings: Any) -> ProxyServer:
         """Starts a standalone proxy."""
         fields: dict[str, Any] = {
-            "coordinator_address": self.coordinator.address,
+            "coordinators": (self.coordinator.address,),
             "secret": self.coordinator.secret,
             "ports": "0",
             "frame_ports": self._frame_ports,
