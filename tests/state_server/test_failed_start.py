@@ -11,6 +11,7 @@ import pytest
 from tests.state_server.executor import DEADLINE_S
 
 from queryable_state.server.process.log_settings import LogSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.settings import StateServerSettings
 from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.wire.errors import InvalidRequestError, RetryLaterError
@@ -25,8 +26,7 @@ def _settings(directory: Path) -> StateServerSettings:
         secret="s",
         executor_id="e",
         directory=str(directory),
-        query_ports="0",
-        proxy_ports="0",
+        ports=ANY_PORTS,
         coordinator_timeout_s=0.0,
     )
 

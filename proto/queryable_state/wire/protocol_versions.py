@@ -22,7 +22,7 @@ def _installed_version() -> str:
         return "0+unknown"
 
 
-PACKAGE_VERSION = _installed_version()
+__version__ = _installed_version()
 """Version of the installed package; `0+unknown` if it runs from a folder or zip file."""
 
 
@@ -58,7 +58,7 @@ def version_mismatch(
     """The refusal if two processes share no version: names both, and the one to upgrade."""
     older = other if others.newest < versions.oldest else mine
     return InvalidRequestError(
-        f"{mine} (package version {PACKAGE_VERSION}) speaks {versions} of the {protocol}, "
+        f"{mine} (package version {__version__}) speaks {versions} of the {protocol}, "
         f"{other} speaks {others}: {older} is older; upgrade the package {PACKAGE} there",
         reason=Reason.PROTOCOL_MISMATCH,
     )
