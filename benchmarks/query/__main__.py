@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.arguments import EXPERIMENTS, add_common_arguments, chosen, write_run
 from benchmarks.machine import Machine, NoiseMeter
@@ -138,8 +138,8 @@ async def _unary(
     peers: list[tuple[FeederProcess, UnaryClient]] = []
     async with contextlib.AsyncExitStack() as stack:
         for kind in (PythonClient, go_client.GoClient)[: 1 if missing else 2]:
-            client = await stack.enter_async_context(kind(address, keys, order))
-            peers.append((feeder, client))
+            started: Any = kind(address, keys, order)
+            peers.append((feeder, await stack.enter_async_context(started)))
         if secured is not None:
             server = secured.description
             connector = Connector(Tls(ca=server["ca"]))

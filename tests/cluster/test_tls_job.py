@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -67,13 +68,18 @@ def test_a_job_with_tls_everywhere_is_queried_with_frames_and_unary(
             found = client.get_kv_states(job.job_id, "count", SENSORS)
             assert [state and state.value() for state in found] == [3] * len(SENSORS)
             assert len(client.list_states(job.job_id)) == 1
-            until(lambda client=client: "frames" in {x.transport for x in client.connections()})
+            until(functools.partial(uses_frames, client))
     everywhere = {env.coordinator_address, *listening(spark)}
     # Two servers with five ports each, and the coordinator.
     assert len(everywhere) >= 11
     for address in everywhere:
         assert "expects TLS" in str(tls_problem(address, CLEAR_TEXT)), address
     job.cancel()
+
+
+def uses_frames(client: QueryableStateClient) -> bool:
+    """True if a stream of frames is open."""
+    return "frames" in {each.transport for each in client.connections()}
 
 
 def listening(spark: SparkSession) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -30,7 +30,8 @@ def refused(settings: TlsSettings) -> str:
 def test_a_missing_file_is_named_with_its_setting(authority: Authority) -> None:
     settings = authority.settings()
     for name in ("tls_certificate", "tls_key", "tls_ca"):
-        text = refused(replace(settings, **{name: "/no/such.pem"}))
+        given: dict[str, Any] = {name: "/no/such.pem"}
+        text = refused(replace(settings, **given))
         assert "cannot read /no/such.pem" in text
         assert f"spark.queryable_state.{name} (--{name.replace('_', '-')})" in text
         assert "No such file" in text
