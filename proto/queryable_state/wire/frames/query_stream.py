@@ -16,11 +16,11 @@ from queryable_state.wire.calls.channel_options import channel_options
 from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
 from queryable_state.wire.frames.framed_stream import FramedStream
 from queryable_state.wire.frames.stream_hello import common_version, no_common_version
-from queryable_state.wire.frames.unary_stream import UnaryStream
 from queryable_state.wire.security.authorization import FRAME_HELLO
 from queryable_state.wire.security.connector import CLEAR_TEXT
 from queryable_state.wire.security.credentialed_calls import with_credentials
 from queryable_state.wire.status import error_from_call
+from queryable_state.wire.unary_stream import UnaryStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
