@@ -208,9 +208,15 @@ class StateLostError(QueryableStateError):
 
 
 class AuthenticationError(QueryableStateError):
-    """Present the job's secret."""
+    """Present a valid token, or the job's secret where parts of the application are called."""
 
     default_reason = Reason.UNAUTHENTICATED
+
+
+class PermissionDeniedError(QueryableStateError):
+    """Ask for a grant: the caller may not do this with this state, or there is no such state."""
+
+    default_reason = Reason.PERMISSION_DENIED
 
 
 class SupersededError(QueryableStateError):
@@ -266,6 +272,7 @@ _CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
     Reason.LIMIT_EXCEEDED: LimitExceededError,
     Reason.PROTOCOL_MISMATCH: InvalidRequestError,
     Reason.UNAUTHENTICATED: AuthenticationError,
+    Reason.PERMISSION_DENIED: PermissionDeniedError,
     Reason.UNSUPPORTED: InvalidRequestError,
     Reason.NOT_OWNER: PlacementError,
     Reason.LEASE_EXPIRED: PlacementError,

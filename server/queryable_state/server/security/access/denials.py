@@ -1,0 +1,62 @@
+"""Count and log of denied calls."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from queryable_state.server.process.rate_limited_log import RateLimitedLog
+from queryable_state.wire.errors import AuthenticationError, PermissionDeniedError, shown
+
+if TYPE_CHECKING:
+    from queryable_state.server.security.access.grants import Kind
+    from queryable_state.wire.errors import QueryableStateError
+
+_log = RateLimitedLog(logging.getLogger(__name__))
+
+
+class Denials:
+    """Denied calls of one process: counted by cause, and logged at a bounded rate."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        """Denied calls by cause."""
+
+    def unauthenticated(self, cause: str, what: str) -> AuthenticationError:
+        """Counts and logs a call without a valid token; returns the error for the caller."""
+        self._count(cause, "refusing a call: %s", what)
+        return AuthenticationError(what)
+
+    def denied(self, caller: str, kind: Kind, job: str, state: str) -> PermissionDeniedError:
+        """Counts and logs an operation without a grant; returns the error for the caller.
+
+        The error is the same whether or not such a state exists: `job` and `state` are what the
+        caller wrote.
+        """
+        verb = (kind.name or "").lower()
+        where = (f"state {shown(state)!r}" if state else "states") + (
+            f" of job {shown(job)!r}" if job else ""
+        )
+        error = PermissionDeniedError(
+            f"caller {shown(caller)!r} may not {verb} {where}, or there is none: ask for a grant "
+            f'with kinds = ["{verb}"] in the access file of the servers '
+            "(spark.queryable_state.access_file)"
+        )
+        self._count(f"no grant of {verb}", "denying a call: %s", error.message)
+        return error
+
+    def unnamed(self, caller: str, kind: Kind, state_id: int) -> QueryableStateError:
+        """As `denied`, for a state that the caller names by its id alone."""
+        verb = (kind.name or "").lower()
+        error = PermissionDeniedError(
+            f"caller {shown(caller)!r} may not {verb} the state with id {state_id}, or there is "
+            f'none: ask for a grant with kinds = ["{verb}"] in the access file of the servers '
+            "(spark.queryable_state.access_file)"
+        )
+        self._count(f"no grant of {verb}", "denying a call: %s", error.message)
+        return error
+
+    def _count(self, cause: str, text: str, message: str) -> None:
+        self.counts[cause] += 1
+        _log.write(logging.WARNING, cause, text, message)
