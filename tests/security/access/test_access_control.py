@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-METHOD = "/queryable_state.v1.QueryableState/GetKvState"
 TOKEN = "qst_dashboard"
 RULES = f"""
 [tokens]
@@ -72,7 +71,7 @@ async def until(access: AccessControl, generation: int) -> None:
 async def test_a_token_names_its_caller_whatever_the_case_of_the_scheme(file: Path) -> None:
     access = AccessControl(AccessSettings(access_file=str(file)))
     for header in (f"Bearer {TOKEN}", f"bearer {TOKEN}"):
-        caller = await access.authenticate(header, METHOD)
+        caller = await access.authenticate(header)
         assert caller.name == "dashboard"
         assert Kind.READ in caller.grants.kinds(LAST)
         assert access.cached(header) is caller
@@ -95,7 +94,7 @@ async def test_who_has_no_valid_token_is_told_how_to_send_one(
     access = AccessControl(AccessSettings(access_file=str(file)))
     for _ in range(3):
         with pytest.raises(AuthenticationError, match=problem) as refused:
-            await access.authenticate(header, METHOD)
+            await access.authenticate(header)
         assert "dXNlcg" not in str(refused.value)
     assert access.denials.counts.total() == 3
 
@@ -106,7 +105,7 @@ async def test_denials_are_logged_once_in_a_while(
     access = AccessControl(AccessSettings(access_file=str(file)))
     for _ in range(100):
         with pytest.raises(AuthenticationError):
-            await access.authenticate("Bearer forged", METHOD)
+            await access.authenticate("Bearer forged")
     assert access.denials.counts["unknown token"] == 100
     assert len([r for r in caplog.records if "refusing a call" in r.message]) <= 1
 
@@ -114,7 +113,7 @@ async def test_denials_are_logged_once_in_a_while(
 async def test_callers_without_a_token_are_admitted_only_if_the_file_says_so(file: Path) -> None:
     file.write_text("anonymous = true\n" + RULES)
     access = AccessControl(AccessSettings(access_file=str(file)))
-    caller = await access.authenticate("", METHOD)
+    caller = await access.authenticate("")
     assert caller.name == "anonymous"
     assert not caller.grants.kinds(LAST)
 
@@ -124,15 +123,15 @@ async def test_jwt_callers_get_grants_by_name_and_by_role(file: Path, tmp_path: 
     keys = tmp_path / "keys.json"
     keys.write_bytes(issuer.jwks())
     access = AccessControl(with_jwt(file, str(keys)))
-    alice = await access.authenticate(f"Bearer {issuer.token()}", METHOD)
+    alice = await access.authenticate(f"Bearer {issuer.token()}")
     assert alice.grants.kinds(LAST) == Kind.READ | Kind.LIST
-    bob = await access.authenticate(f"Bearer {issuer.token(sub='bob', roles='sre')}", METHOD)
+    bob = await access.authenticate(f"Bearer {issuer.token(sub='bob', roles='sre')}")
     assert bob.grants.kinds(LAST) == Kind.ADMIN | Kind.LIST
-    eve = await access.authenticate(f"Bearer {issuer.token(sub='eve')}", METHOD)
+    eve = await access.authenticate(f"Bearer {issuer.token(sub='eve')}")
     assert not eve.grants.kinds(LAST)
     for name in ("dashboard", "anonymous"):
         with pytest.raises(AuthenticationError, match="name of a static token"):
-            await access.authenticate(f"Bearer {issuer.token(sub=name)}", METHOD)
+            await access.authenticate(f"Bearer {issuer.token(sub=name)}")
 
 
 async def test_an_expired_jwt_is_no_longer_cached(file: Path, tmp_path: Path) -> None:
@@ -142,13 +141,13 @@ async def test_an_expired_jwt_is_no_longer_cached(file: Path, tmp_path: Path) ->
     now_s = time.time()
     access = AccessControl(with_jwt(file, str(keys)), clock=lambda: now_s)
     header = f"Bearer {issuer.token()}"
-    caller = await access.authenticate(header, METHOD)
+    caller = await access.authenticate(header)
     assert access.is_valid(caller)
     now_s += 75
     assert not access.is_valid(caller)
     assert access.cached(header) is None
     with pytest.raises(AuthenticationError, match="expired"):
-        await access.authenticate(header, METHOD)
+        await access.authenticate(header)
 
 
 async def test_keys_of_a_url_are_fetched_off_the_loop_when_they_are_needed(file: Path) -> None:
@@ -157,16 +156,16 @@ async def test_keys_of_a_url_are_fetched_off_the_loop_when_they_are_needed(file:
         served.wait.clear()
         access = AccessControl(with_jwt(file, served.url))
         header = f"Bearer {issuer.token()}"
-        waiting = [asyncio.create_task(access.authenticate(header, METHOD)) for _ in range(10)]
+        waiting = [asyncio.create_task(access.authenticate(header)) for _ in range(10)]
         for _ in range(5):
             await asyncio.sleep(0.01)
         with pytest.raises(RetryLaterError):
-            access.authenticate_now(header, METHOD)
+            access.authenticate_now(header)
         served.wait.set()
         for task in waiting:
             assert (await task).name == "alice"
         assert served.asked == 1
-        assert access.authenticate_now(header, METHOD).name == "alice"
+        assert access.authenticate_now(header).name == "alice"
 
 
 async def test_a_withdrawn_token_and_a_new_grant_take_effect_without_a_restart(
@@ -174,20 +173,20 @@ async def test_a_withdrawn_token_and_a_new_grant_take_effect_without_a_restart(
 ) -> None:
     access = AccessControl(AccessSettings(access_file=str(file)))
     header = f"Bearer {TOKEN}"
-    caller = await access.authenticate(header, METHOD)
+    caller = await access.authenticate(header)
     async with following(access):
         file.write_text(RULES.replace('states = ["last"]', 'states = ["last", "seen"]'))
         await until(access, 2)
         assert not access.is_valid(caller)
-        again = await access.authenticate(header, METHOD)
+        again = await access.authenticate(header)
         assert again.grants.kinds(StateName("00", "sensors", "seen"))
         file.write_text(RULES.replace("dashboard =", "other ="))
         await until(access, 3)
-        assert (await access.authenticate(header, METHOD)).name == "other"
+        assert (await access.authenticate(header)).name == "other"
         file.write_text("")
         await until(access, 4)
         with pytest.raises(AuthenticationError):
-            await access.authenticate(header, METHOD)
+            await access.authenticate(header)
 
 
 async def test_a_broken_file_keeps_the_rules_and_costs_one_line(
@@ -199,12 +198,12 @@ async def test_a_broken_file_keeps_the_rules_and_costs_one_line(
         async with asyncio.timeout(DEADLINE_S):
             while not (lines := [r for r in caplog.records if "keeps its rules" in r.message]):
                 await asyncio.sleep(0.02)
-        assert (await access.authenticate(f"Bearer {TOKEN}", METHOD)).name == "dashboard"
+        assert (await access.authenticate(f"Bearer {TOKEN}")).name == "dashboard"
         file.unlink()
         async with asyncio.timeout(DEADLINE_S):
             while len([r for r in caplog.records if "keeps its rules" in r.message]) < 2:
                 await asyncio.sleep(0.02)
-        assert (await access.authenticate(f"Bearer {TOKEN}", METHOD)).name == "dashboard"
+        assert (await access.authenticate(f"Bearer {TOKEN}")).name == "dashboard"
         file.write_text(RULES + "\n# mended\n")
         await until(access, 2)
     assert len(lines) == 1

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from queryable_state.server.security.access.access_file import read_access_file
 from queryable_state.server.security.access.caller import (
     ANONYMOUS,
-    INTERNAL,
     Caller,
     StateRights,
 )
@@ -27,9 +26,7 @@ from queryable_state.server.security.access.jwt_verifier import (
 from queryable_state.server.security.access.tokens import digest_of
 from queryable_state.server.security.admission.admission import Admission
 from queryable_state.wire.errors import (
-    AuthenticationError,
     InvalidRequestError,
-    QueryableStateError,
     RetryLaterError,
 )
 
@@ -38,8 +35,6 @@ if TYPE_CHECKING:
 
     from queryable_state.server.security.access.access_settings import AccessSettings
     from queryable_state.v1 import registration_pb2
-
-    CheckSigned = Callable[[str, str], None]
 
 _log = logging.getLogger(__name__)
 
@@ -68,14 +63,10 @@ class AccessControl:
         self,
         settings: AccessSettings,
         *,
-        check_signed: CheckSigned | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`check_signed(authorization, method)` raises unless a signed call is genuine; None: no
-        signed call is accepted."""
         settings.check()
         self._file = settings.access_file
-        self._check_signed = check_signed
         self._clock = clock
         self._stamps = self._stamps_now(settings.jwt_keys)
         self._rules = read_access_file(self._file)
@@ -104,14 +95,13 @@ class AccessControl:
             caller.generation == self.generation and self._clock() < caller.expires_s
         )
 
-    def authenticate_now(self, authorization: str, method: str) -> Caller:
+    def authenticate_now(self, authorization: str) -> Caller:
         """The caller of a header, without waiting.
 
         Raises `AuthenticationError`; `RetryLaterError` if the keys of its issuer are fetched now.
-        `method` is the full name that a signed call signs.
         """
         try:
-            return self._authenticated(authorization, method)
+            return self._authenticated(authorization)
         except UnknownKeyError as refusal:
             assert self._jwt is not None
             if not self._jwt.keys.may_refresh():
@@ -121,17 +111,17 @@ class AccessControl:
                 "the keys of the token's issuer are fetched now", retry_after_ms=200
             ) from None
 
-    async def authenticate(self, authorization: str, method: str) -> Caller:
+    async def authenticate(self, authorization: str) -> Caller:
         """As `authenticate_now`, but waits for the keys of its issuer."""
         try:
-            return self._authenticated(authorization, method)
+            return self._authenticated(authorization)
         except UnknownKeyError as refusal:
             assert self._jwt is not None
             if not self._jwt.keys.may_refresh():
                 raise self.denials.unauthenticated(refusal.cause, str(refusal)) from None
         await self._jwt.keys.refresh()
         try:
-            return self._authenticated(authorization, method)
+            return self._authenticated(authorization)
         except UnknownKeyError as refusal:
             raise self.denials.unauthenticated(refusal.cause, str(refusal)) from None
 
@@ -203,7 +193,7 @@ class AccessControl:
             len(rules.limits),
         )
 
-    def _authenticated(self, authorization: str, method: str) -> Caller:
+    def _authenticated(self, authorization: str) -> Caller:
         known = self.cached(authorization)
         if known is not None:
             return known
@@ -212,13 +202,6 @@ class AccessControl:
                 return self._keep("", self._caller(ANONYMOUS))
             raise self.denials.unauthenticated("no token", f"the call has no token: {_HOW}")
         scheme, _, credentials = authorization.partition(" ")
-        if scheme == "Signed" and self._check_signed is not None:
-            try:
-                self._check_signed(authorization, method)
-            except QueryableStateError:
-                self.denials.counts["signature"] += 1
-                raise
-            return INTERNAL
         if scheme.lower() != "bearer" or not credentials:
             raise self.denials.unauthenticated(
                 "no token", f"the authorization of the call is not `Bearer <token>`: {_HOW}"
@@ -294,17 +277,3 @@ def _ignore_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         # `JwtKeys` has logged it.
         task.exception()
-
-
-def authorization_of(metadata: object) -> str:
-    """The header `authorization` of gRPC metadata; empty if there is none.
-
-    Raises `AuthenticationError` if there are several.
-    """
-    found = ""
-    for key, value in metadata or ():  # type: ignore[attr-defined]
-        if key == "authorization":
-            if found:
-                raise AuthenticationError("the call has several authorizations: send one")
-            found = value if isinstance(value, str) else value.decode("latin-1")
-    return found

@@ -27,12 +27,10 @@ if TYPE_CHECKING:
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.security.access.access_control import AccessControl
     from queryable_state.server.security.access.caller import Caller, StateRights
+    from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.security.admission.admission import Quota
     from queryable_state.v1 import registration_pb2
     from queryable_state.wire.located_state import LocatedState
-
-FRAMES_METHOD = "/queryable_state.v1.QueryableState/Frames"
-"""The name that a signed hello of a frame connection signs: frames have no methods."""
 
 _NOT_THERE = (UnknownJobError, UnknownStateError, AmbiguousJobError)
 
@@ -46,13 +44,14 @@ class GuardedRouter(Router):
     A state that the caller may not see is refused as one that does not exist.
     """
 
-    def __init__(self, router: Router, access: AccessControl) -> None:
+    def __init__(self, router: Router, gate: Gate) -> None:
         self._router = router
-        self._access = access
+        self._gate = gate
+        self._access = gate.access
 
     def session(self, deliver: Deliver, authorization: str = "") -> QuerySession:
         """Raises `AuthenticationError` for a connection without a valid token."""
-        caller = self._access.authenticate_now(authorization, FRAMES_METHOD)
+        caller = self._gate.caller_of_hello(authorization)
         if caller.is_internal:
             return self._router.session(deliver)
         return _GuardedSession(self, self._router, self._access, deliver, caller, authorization)
@@ -243,9 +242,7 @@ class _GuardedSession(QuerySession):
         """Raises `AuthenticationError` once the caller's token is not valid any more."""
         caller = self._caller
         if not self._access.is_valid(caller):
-            caller = self._caller = self._access.authenticate_now(
-                self._authorization, FRAMES_METHOD
-            )
+            caller = self._caller = self._access.authenticate_now(self._authorization)
         rights = self._access.rights_now(caller, query.state_id)
         if rights is not None:
             return self._ask(caller, rights, query, frame)
