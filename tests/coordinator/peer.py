@@ -16,10 +16,17 @@ from queryable_state.internal.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
 )
+from queryable_state.server.security.signature_check import SignatureCheck
 from queryable_state.v1 import query_pb2, registration_pb2
-from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.schema.types import Types
+from queryable_state.wire.security.authorization import authorization_of
+from queryable_state.wire.security.signed_calls import (
+    BACKEND,
+    COORDINATOR,
+    CallSigner,
+    signed_stub,
+)
 from queryable_state.wire.status import error_from_call, status_of, trailing_metadata
 
 if TYPE_CHECKING:
@@ -49,14 +56,18 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
         self._server.start()
         self.address = f"127.0.0.1:{port}"
         self._channel = grpc.insecure_channel(coordinator.address)
-        self._stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
-        self._secret = coordinator.secret
+        self._stub = signed_stub(
+            coordinator_pb2_grpc.CoordinatorStub(self._channel),
+            COORDINATOR,
+            CallSigner(coordinator.secret),
+        )
+        self._signatures = SignatureCheck(coordinator.secret, self.address)
 
     def ask(self, rpc: str, request: Any) -> Any:
         """One call to the coordinator; raises its refusal."""
         call = getattr(self._stub, rpc)
         try:
-            return call(request, metadata=secret_metadata(self._secret), timeout=DEADLINE_S)
+            return call(request, timeout=DEADLINE_S)
         except grpc.RpcError as failure:
             raise error_from_call(failure, "coordinator") from None
 
@@ -245,7 +256,9 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
     def Commit(
         self, request: backend_pb2.CommitRequest, context: grpc.ServicerContext
     ) -> backend_pb2.CommitResponse:
-        assert ("authorization", f"Bearer {self._secret}") in context.invocation_metadata()
+        self._signatures.check(
+            authorization_of(context.invocation_metadata()), f"/{BACKEND}/Commit"
+        )
         with self._heard:
             self.commits.append(request)
             due = [seal for seal in self.seals if seal.batch_id <= request.version]

@@ -39,7 +39,7 @@ LIST = query_pb2.ListJobsRequest()
 
 async def test_a_call_with_another_secret_is_refused(running: InProcessCoordinator) -> None:
     async with CoordinatorClient(running.address, "wrong") as client:
-        with pytest.raises(AuthenticationError, match="authorization: Bearer"):
+        with pytest.raises(AuthenticationError, match="signed with another one"):
             await client.list_jobs(LIST)
 
 
@@ -49,9 +49,9 @@ def test_a_call_without_a_secret_is_refused(running: InProcessCoordinator) -> No
     assert error_from_call(refusal.value, "").reason == Reason.UNAUTHENTICATED
 
 
-@pytest.mark.parametrize("secret", ["", "ключ", "line\n", " "])
-def test_a_secret_that_metadata_cannot_carry_is_refused(secret: str) -> None:
-    with pytest.raises(InvalidRequestError, match="printable ASCII"):
+@pytest.mark.parametrize("secret", ["", " \n"])
+def test_an_empty_secret_is_refused(secret: str) -> None:
+    with pytest.raises(InvalidRequestError, match="secret must not be empty"):
         CoordinatorClient("127.0.0.1:1", secret)
 
 

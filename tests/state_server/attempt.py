@@ -9,7 +9,6 @@ import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.v1 import registration_pb2
-from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, record_key
@@ -33,7 +32,6 @@ class Attempt:
     """One attempt of a task at one batch of one subtask, speaking to one server."""
 
     stub: Any
-    secret: str
     query_id: bytes
     run_id: bytes
     batch_id: int
@@ -61,12 +59,10 @@ class Attempt:
     def state_id(self) -> int:
         return self.begun.states[0].state_id
 
-    async def call(self, rpc: Any, request: Any, secret: str | None = None) -> Any:
+    async def call(self, rpc: Any, request: Any) -> Any:
         """The answer, or the refusal raised as the error it is."""
         try:
-            return await rpc(
-                request, metadata=secret_metadata(secret or self.secret), timeout=DEADLINE_S
-            )
+            return await rpc(request, timeout=DEADLINE_S)
         except grpc.aio.AioRpcError as failure:
             raise error_from_call(failure, "server") from None
 
@@ -152,11 +148,9 @@ class Attempt:
         )
 
     async def send(
-        self, frames: Iterable[backend_pb2.PrepareRequest], secret: str | None = None
+        self, frames: Iterable[backend_pb2.PrepareRequest]
     ) -> backend_pb2.PrepareResponse:
-        response: backend_pb2.PrepareResponse = await self.call(
-            self.stub.Prepare, iter(frames), secret
-        )
+        response: backend_pb2.PrepareResponse = await self.call(self.stub.Prepare, iter(frames))
         return response
 
     async def prepare(

@@ -24,6 +24,7 @@ from queryable_state.server.state_server.server import StateServer
 from queryable_state.server.testing import InProcessCoordinator, in_process_coordinator
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.keys.key_groups import subtask_of
+from queryable_state.wire.security.signed_calls import BACKEND, CallSigner, signed_stub
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -82,8 +83,7 @@ class Job:
             self.query_id, batch_id, timestamp_ms=batch_id * 1000, watermark_ms=batch_id * 10
         )
         return Attempt(
-            stub=backend_pb2_grpc.StateBackendStub(cluster.channel(address)),
-            secret=cluster.coordinator.secret,
+            stub=cluster.stub_at(address),
             query_id=self.query_id,
             run_id=self.run_id,
             batch_id=batch_id,
@@ -200,7 +200,15 @@ class Cluster:
         return Job(self, *self.coordinator.engine.start("job", checkpoint_location=location))
 
     def stub(self, server: StateServer) -> Any:
-        return backend_pb2_grpc.StateBackendStub(self.channel(server.addresses.backend))
+        return self.stub_at(server.addresses.backend)
+
+    def stub_at(self, address: str, *, secret: str = "") -> Any:
+        """A stub that signs its calls, with the job's secret unless another is given."""
+        return signed_stub(
+            backend_pb2_grpc.StateBackendStub(self.channel(address)),
+            BACKEND,
+            CallSigner(secret or self.coordinator.secret, address),
+        )
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """A channel to any port of a server; closed at the end of the test."""

@@ -16,9 +16,9 @@ from queryable_state.internal.v1 import (
     coordinator_pb2_grpc,
 )
 from queryable_state.v1 import query_pb2, registration_pb2
-from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.errors import PlacementError, QueryableStateError, RetryLaterError
 from queryable_state.wire.schema.types import Types
+from queryable_state.wire.security.signed_calls import COORDINATOR, CallSigner, signed_stub
 from queryable_state.wire.status import error_from_call
 
 STATE_NAME = "simulated"
@@ -44,7 +44,9 @@ class SimulatedServer:
         self.committed = -1
         self._number = number
         self._channel = grpc.aio.insecure_channel(coordinator, options=_LOCAL)
-        self._stub: Any = coordinator_pb2_grpc.CoordinatorStub(self._channel)
+        self._stub: Any = signed_stub(
+            coordinator_pb2_grpc.CoordinatorStub(self._channel), COORDINATOR, CallSigner(SECRET)
+        )
         self._server = grpc.aio.server()
         self._server.add_generic_rpc_handlers((self._handler(),))
         port = self._server.add_insecure_port("127.0.0.1:0")
@@ -229,9 +231,7 @@ class SimulatedServer:
         deadline = time.monotonic() + _CALL_S
         while True:
             try:
-                return await rpc(
-                    request, metadata=secret_metadata(SECRET), timeout=deadline - time.monotonic()
-                )
+                return await rpc(request, timeout=deadline - time.monotonic())
             except grpc.aio.AioRpcError as failure:
                 error: QueryableStateError = error_from_call(failure, "coordinator")
                 if not isinstance(error, (RetryLaterError, PlacementError)):

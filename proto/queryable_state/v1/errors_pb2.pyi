@@ -201,6 +201,7 @@ class Error(_message.Message):
     CANDIDATES_FIELD_NUMBER: _builtins.int
     COMPLETE_SINCE_BATCH_FIELD_NUMBER: _builtins.int
     PLACEMENT_VERSION_FIELD_NUMBER: _builtins.int
+    SERVER_TIME_MS_FIELD_NUMBER: _builtins.int
     reason: Global___Reason.ValueType
     message: _builtins.str
     """For people: what failed, where, and what to do. Never parsed."""
@@ -210,6 +211,10 @@ class Error(_message.Message):
     """STATE_LOST: the first batch from which the answer is complete."""
     placement_version: _builtins.int
     """NOT_OWNER: the placement version of the answering server."""
+    server_time_ms: _builtins.int
+    """UNAUTHENTICATED because of the time in a signature: the server's clock, in milliseconds since
+    1970; 0: the time is not the cause.
+    """
     @_builtins.property
     def candidates(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """UNKNOWN_*, AMBIGUOUS_JOB: the names that exist."""
@@ -223,10 +228,11 @@ class Error(_message.Message):
         candidates: _abc.Iterable[_builtins.str] | None = ...,
         complete_since_batch: _builtins.int = ...,
         placement_version: _builtins.int = ...,
+        server_time_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "complete_since_batch", b"complete_since_batch", "message", b"message", "placement_version", b"placement_version", "reason", b"reason", "retry_after_ms", b"retry_after_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "complete_since_batch", b"complete_since_batch", "message", b"message", "placement_version", b"placement_version", "reason", b"reason", "retry_after_ms", b"retry_after_ms", "server_time_ms", b"server_time_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -830,22 +830,28 @@ class ClientHello(_message.Message):
     MIN_VERSION_FIELD_NUMBER: _builtins.int
     CLIENT_FIELD_NUMBER: _builtins.int
     MAX_VERSION_FIELD_NUMBER: _builtins.int
+    AUTHORIZATION_FIELD_NUMBER: _builtins.int
     min_version: _builtins.int
     """Oldest version of the frame protocol that the client speaks."""
     client: _builtins.str
     """Name and version of the client, for the server's log."""
     max_version: _builtins.int
     """Newest version that the client speaks; 0: `min_version`."""
+    authorization: _builtins.str
+    """The same as the gRPC metadata `authorization`: `Bearer <token>` of a client, `Signed <...>` of
+    a process of the application; empty: none.
+    """
     def __init__(
         self,
         *,
         min_version: _builtins.int = ...,
         client: _builtins.str = ...,
         max_version: _builtins.int = ...,
+        authorization: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "max_version", b"max_version", "min_version", b"min_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authorization", b"authorization", "client", b"client", "max_version", b"max_version", "min_version", b"min_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

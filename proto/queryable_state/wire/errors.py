@@ -7,7 +7,7 @@ on the other side. The class, and in detail `reason`, tells the caller what to d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from queryable_state.v1 import errors_pb2
 
@@ -38,6 +38,7 @@ class QueryableStateError(Exception):
     candidates: tuple[str, ...] = ()
     complete_since_batch: int = 0
     placement_version: int = 0
+    server_time_ms: int = 0
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class QueryableStateError(Exception):
         candidates: Sequence[str] = (),
         complete_since_batch: int = 0,
         placement_version: int = 0,
+        server_time_ms: int = 0,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -56,6 +58,7 @@ class QueryableStateError(Exception):
         self.candidates = tuple(candidates)
         self.complete_since_batch = complete_since_batch
         self.placement_version = placement_version
+        self.server_time_ms = server_time_ms
 
     def __str__(self) -> str:
         # KeyError would print the repr of the message.
@@ -71,14 +74,7 @@ class QueryableStateError(Exception):
 
     def copy(self, message: str | None = None) -> Self:
         """An equal error, with another text if one is given, and without a traceback."""
-        return type(self)(
-            self.message if message is None else message,
-            reason=self.reason,
-            retry_after_ms=self.retry_after_ms,
-            candidates=self.candidates,
-            complete_since_batch=self.complete_since_batch,
-            placement_version=self.placement_version,
-        )
+        return type(self)(self.message if message is None else message, **self._details())
 
     def after(self, attempts: int) -> Self:
         """The error of the last of several attempts, whose text names how many there were."""
@@ -86,14 +82,17 @@ class QueryableStateError(Exception):
 
     def to_proto(self) -> errors_pb2.Error:
         """The error as a message."""
-        return errors_pb2.Error(
-            reason=self.reason,
-            message=self.message,
-            retry_after_ms=self.retry_after_ms,
-            candidates=self.candidates,
-            complete_since_batch=self.complete_since_batch,
-            placement_version=self.placement_version,
-        )
+        return errors_pb2.Error(message=self.message, **self._details())
+
+    def _details(self) -> dict[str, Any]:
+        return {
+            "reason": self.reason,
+            "retry_after_ms": self.retry_after_ms,
+            "candidates": self.candidates,
+            "complete_since_batch": self.complete_since_batch,
+            "placement_version": self.placement_version,
+            "server_time_ms": self.server_time_ms,
+        }
 
     @staticmethod
     def from_proto(error: errors_pb2.Error) -> QueryableStateError:
@@ -106,6 +105,7 @@ class QueryableStateError(Exception):
             candidates=error.candidates,
             complete_since_batch=error.complete_since_batch,
             placement_version=error.placement_version,
+            server_time_ms=error.server_time_ms,
         )
 
 
@@ -208,7 +208,7 @@ class StateLostError(QueryableStateError):
 
 
 class AuthenticationError(QueryableStateError):
-    """Present a valid token, or the job's secret where parts of the application are called."""
+    """Present credentials that the server accepts."""
 
     default_reason = Reason.UNAUTHENTICATED
 

@@ -12,12 +12,14 @@ import grpc.aio
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
 from queryable_state.wire.frames.stream_hello import gone
+from queryable_state.wire.security.credentialed_calls import with_credentials
 from queryable_state.wire.status import error_from_call, is_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from queryable_state.wire.frames.framed_stream import FramedStream
+    from queryable_state.wire.security.authorization import Credentials
 
 _METHOD = "/queryable_state.v1.QueryableState/BatchGetKvState"
 
@@ -47,6 +49,7 @@ class UnaryStream:
         connect: Callable[[], Awaitable[FramedStream]] | None,
         on_frame: Callable[[bytes], None],
         on_end: Callable[[QueryableStateError], None],
+        credentials: Credentials | None = None,
     ) -> None:
         """`server_id`: the only server accepted; empty: any server."""
         self.server_id = described.server_id
@@ -55,6 +58,7 @@ class UnaryStream:
         self._expected_id = server_id
         self._on_frame = on_frame
         self._on_end = on_end
+        self._credentials = credentials
         self._ended = False
         self._frames: FramedStream | None = None
         self._loop = asyncio.get_running_loop()
@@ -108,7 +112,12 @@ class UnaryStream:
         request = query_pb2.BatchGetKvStateRequest(query=query, server_id=self._expected_id)
         timeout_s = query.deadline_ms / 1000 if query.deadline_ms else None
         try:
-            answers = (await self._batch_get(request, timeout=timeout_s)).answers
+            answered = await with_credentials(
+                self._credentials,
+                _METHOD,
+                lambda metadata: self._batch_get(request, timeout=timeout_s, metadata=metadata),
+            )
+            answers = answered.answers
         except grpc.aio.AioRpcError as failure:
             error: QueryableStateError = error_from_call(failure, self._address)
             is_broken = error.reason == Reason.UNAVAILABLE or failure.code() in _BROKEN

@@ -1,7 +1,7 @@
 """Client of state servers and proxies for the coordinator.
 
-`CoordinatorClient` adds the secret and a deadline to every call, and translates gRPC errors; it
-neither caches nor retries.
+`CoordinatorClient` signs every call, adds a deadline, and translates gRPC errors; it neither caches
+nor retries.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import grpc.aio
 
 from queryable_state.internal.v1 import coordinator_pb2_grpc
 from queryable_state.wire.calls.channel_options import channel_options
-from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.errors import (
     QueryableStateError,
     QueryTimeoutError,
     Reason,
     RetryLaterError,
 )
+from queryable_state.wire.security.signed_calls import COORDINATOR, CallSigner, signed_stub
 from queryable_state.wire.status import error_from_call, is_refusal
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ class _Rpc(Protocol[_Request, _Response]):
         /,
         *,
         timeout: float | None,
-        metadata: tuple[tuple[str, str], ...],
     ) -> Awaitable[_Response]: ...
 
 
@@ -66,12 +65,12 @@ class CoordinatorClient:
 
     def __init__(self, address: str, secret: str, *, timeout_s: float = 5.0) -> None:
         self._address = address
-        self._metadata = secret_metadata(secret)
+        self._signer = CallSigner(secret)
         self._timeout_s = timeout_s
         self._closed = False
         self._channel = grpc.aio.insecure_channel(address, options=channel_options())
-        self._stub: coordinator_pb2_grpc.CoordinatorAsyncStub = (
-            coordinator_pb2_grpc.CoordinatorStub(self._channel)
+        self._stub: coordinator_pb2_grpc.CoordinatorAsyncStub = signed_stub(
+            coordinator_pb2_grpc.CoordinatorStub(self._channel), COORDINATOR, self._signer
         )
 
     @property
@@ -202,7 +201,12 @@ class CoordinatorClient:
             raise self._closed_error()
         timeout = self._timeout_s if timeout_s is None else timeout_s
         try:
-            return await rpc(request, timeout=timeout, metadata=self._metadata)
+            try:
+                return await rpc(request, timeout=timeout)
+            except grpc.aio.AioRpcError as failure:
+                if not self._signer.corrects(self._translated(failure, timeout)):
+                    raise
+            return await rpc(request, timeout=timeout)
         except grpc.aio.AioRpcError as failure:
             raise self._translated(failure, timeout) from failure
         except asyncio.CancelledError:

@@ -108,7 +108,7 @@ class StateServerSettings:
     """HOST:PORT of the coordinator."""
 
     secret: str = field(repr=False)
-    """The job's secret, checked and sent on every internal call."""
+    """The job's secret, by which every internal call is signed; it never travels."""
 
     executor_id: str
     """The executor of the server; unique in one application."""
@@ -212,7 +212,7 @@ class CoordinatorSettings:
     """Settings of the coordinator in the driver."""
 
     secret: str = field(default="", repr=False)
-    """The job's secret, checked on every call; empty: a random one."""
+    """The job's secret, by which every call is signed; empty: a random one."""
 
     host: str = "127.0.0.1"
     """Address to listen on."""
@@ -268,7 +268,7 @@ class ProxySettings:
     """HOST:PORT of the coordinator."""
 
     secret: str = field(repr=False)
-    """The job's secret, sent to the coordinator."""
+    """The job's secret, by which calls to the coordinator and to owners are signed."""
 
     host: str = "127.0.0.1"
     """Address to listen on."""

@@ -15,7 +15,7 @@ from queryable_state.streaming.runtime.aggregates.aggregate import (
     AggregateKind,
     FieldAggregate,
 )
-from queryable_state.streaming.runtime.channels import backend_stub
+from queryable_state.streaming.runtime.channels import backend_connection
 from queryable_state.streaming.runtime.stage import StageSpec, StageTask
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
@@ -47,8 +47,10 @@ class Calls:
     counted: Counter[str] = field(default_factory=Counter)
     lost: set[str] = field(default_factory=set)
 
-    def stub(self, address: str) -> Any:
-        return _Counting(backend_stub(address), self)
+    def connection(self, address: str, spec: Any) -> Any:
+        connection = backend_connection(address, spec)
+        counting: Any = _Counting(connection.stub, self)
+        return connection._replace(stub=counting)
 
 
 class _Counting:
@@ -71,7 +73,7 @@ class _Counting:
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     made = Calls()
     for module in (backend_client, joint_calls):
-        monkeypatch.setattr(module, "backend_stub", made.stub)
+        monkeypatch.setattr(module, "backend_connection", made.connection)
     return made
 
 

@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
+from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2, query_pb2_grpc
@@ -44,12 +44,15 @@ async def test_a_call_without_the_jobs_secret_is_refused(
     server, job = await cluster.server(), cluster.job()
     task = await job.begin(server, 0)
     request = backend_pb2.DropQueryRequest(query_id=job.query_id)
+    address = server.addresses.backend
+    stranger = cluster.stub_at(address, secret="another")
     with pytest.raises(AuthenticationError, match="DropQuery needs the job's secret"):
-        await task.call(task.stub.DropQuery, request, secret="another")
+        await task.call(stranger.DropQuery, request)
     with pytest.raises(AuthenticationError):
-        await task.send(task.frames({key_of(0): "x"}), secret="another")
+        await task.call(stranger.Prepare, iter(task.frames({key_of(0): "x"})))
+    unsigned: Any = backend_pb2_grpc.StateBackendStub(cluster.channel(address))
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await task.stub.DropQuery(request)
+        await unsigned.DropQuery(request)
     assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
     assert server.table.job(job.query_id) is not None
 
@@ -145,7 +148,7 @@ async def test_a_lease_that_ends_while_an_attempt_prepares_keeps_it_from_being_a
     server, job = await cluster.server(clock=clock), cluster.job()
     task = await job.begin(server, 0)
     opening, block, seal = task.frames({key_of(0): "x"})
-    call = task.stub.Prepare(metadata=(("authorization", f"Bearer {task.secret}"),))
+    call = task.stub.Prepare()
     await call.write(opening)
     await call.write(block)
     clock.advance(61)
@@ -218,7 +221,7 @@ async def test_abandoned_attempts_leave_nothing_behind(
             task = await job.begin(server, 1)
             await task.fetch(key_of(0))
             opening, block, _ = task.frames({key_of(0): "y" * 10_000})
-            call = task.stub.Prepare(metadata=(("authorization", f"Bearer {task.secret}"),))
+            call = task.stub.Prepare()
             await call.write(opening)
             await call.write(block)
             call.cancel()

@@ -11,12 +11,11 @@ import pytest
 from tests.state_server.attempt import DEADLINE_S, PARALLELISM, VALUES
 from tests.state_server.cluster import until
 
-from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc, checkpoint_pb2
+from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint.canonical import read_canonical
 from queryable_state.server.checkpoint.file_systems.storage import checksum
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.storage.layered.canonical_snapshot import CanonicalSnapshot
-from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.errors import (
     LimitExceededError,
     PlacementError,
@@ -60,10 +59,7 @@ class Snapshot:
             }
         )
         cluster = job.cluster
-        stub: Any = backend_pb2_grpc.StateBackendStub(cluster.channel(server.addresses.backend))
-        self.call = stub.Snapshot(
-            request, metadata=secret_metadata(cluster.coordinator.secret), timeout=DEADLINE_S
-        )
+        self.call = cluster.stub(server).Snapshot(request, timeout=DEADLINE_S)
 
     async def next(self) -> backend_pb2.SnapshotEvent:
         """The next event, or the refusal raised as the error it is."""
@@ -206,9 +202,7 @@ async def test_a_server_that_loses_a_store_while_it_writes_says_so(
     snapshot = Snapshot(job, server, 0)
     assert (await snapshot.next()).HasField("cut")
     request = backend_pb2.DropQueryRequest(query_id=job.query_id)
-    await cluster.stub(server).DropQuery(
-        request, metadata=secret_metadata(cluster.coordinator.secret)
-    )
+    await cluster.stub(server).DropQuery(request)
     dropped.set()
     with pytest.raises(PlacementError) as refused:
         await snapshot.next()

@@ -138,6 +138,7 @@ class FramedStream(asyncio.Protocol):
         on_frame: Callable[[bytes], None],
         on_end: Callable[[QueryableStateError], None],
         timeout_s: float,
+        authorization: str = "",
     ) -> FramedStream:
         """Connects, sends the hello, and returns once the server's hello has arrived.
 
@@ -151,7 +152,7 @@ class FramedStream(asyncio.Protocol):
                 await loop.create_connection(lambda: stream, host, port)
                 greeting = stream._greeting
                 assert greeting is not None
-                stream._transport.write(PREAMBLE + framed(client_hello(client)))
+                stream._transport.write(PREAMBLE + framed(client_hello(client, authorization)))
                 hello = await greeting
             if hello.server_id != server_id:
                 # Another server has the port, for example behind address translation.

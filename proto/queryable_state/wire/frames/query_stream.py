@@ -16,6 +16,8 @@ from queryable_state.wire.calls.channel_options import channel_options
 from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
 from queryable_state.wire.frames.framed_stream import FramedStream
 from queryable_state.wire.frames.stream_hello import common_version, no_common_version
+from queryable_state.wire.security.authorization import FRAME_HELLO
+from queryable_state.wire.security.credentialed_calls import with_credentials
 from queryable_state.wire.status import error_from_call
 from queryable_state.wire.unary_stream import UnaryStream
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queryable_state.wire.frames.frame_ports import FramePorts
+    from queryable_state.wire.security.authorization import Credentials
 
 CHANNEL_OPTIONS = channel_options(longest_reconnect_ms=500, own_connections=True)
 
@@ -83,6 +86,7 @@ class StreamOpener:
         frame_ports: FramePorts,
         on_frame: Callable[[bytes], None],
         on_end: Callable[[QueryableStateError], None],
+        credentials: Credentials | None = None,
     ) -> None:
         """`server_id`: the only server accepted at the address; empty: any server."""
         self._channel = channel
@@ -93,6 +97,7 @@ class StreamOpener:
         self._frame_ports = frame_ports
         self._on_frame = on_frame
         self._on_end = on_end
+        self._credentials = credentials
 
     async def open(
         self, known: query_pb2.ServerDescription | None, timeout_s: float
@@ -151,10 +156,24 @@ class StreamOpener:
             connect=connect if described.frames.port else None,
             on_frame=self._on_frame,
             on_end=self._on_end,
+            credentials=self._credentials,
         )
         return stream
 
     async def _over_frames(
+        self,
+        server: query_pb2.ServerDescription,
+        on_end: Callable[[QueryableStateError], None],
+        timeout_s: float,
+    ) -> FramedStream:
+        try:
+            return await self._framed(server, on_end, timeout_s)
+        except QueryableStateError as refusal:
+            if self._credentials is None or not self._credentials.corrects(refusal):
+                raise
+        return await self._framed(server, on_end, timeout_s)
+
+    async def _framed(
         self,
         server: query_pb2.ServerDescription,
         on_end: Callable[[QueryableStateError], None],
@@ -173,6 +192,9 @@ class StreamOpener:
             on_frame=self._on_frame,
             on_end=on_end,
             timeout_s=timeout_s,
+            authorization=""
+            if self._credentials is None
+            else self._credentials.header(FRAME_HELLO),
         )
         self._frame_ports.reached(self._address, self._frame_address(server))
         return framed
@@ -183,9 +205,12 @@ class StreamOpener:
             request_serializer=query_pb2.DescribeServerRequest.SerializeToString,
             response_deserializer=query_pb2.ServerDescription.FromString,
         )
+        request = query_pb2.DescribeServerRequest()
         try:
-            described: query_pb2.ServerDescription = await describe(
-                query_pb2.DescribeServerRequest(), timeout=timeout_s
+            described: query_pb2.ServerDescription = await with_credentials(
+                self._credentials,
+                _DESCRIBE,
+                lambda metadata: describe(request, timeout=timeout_s, metadata=metadata),
             )
         except grpc.aio.AioRpcError as failure:
             if failure.code() == grpc.StatusCode.DEADLINE_EXCEEDED:

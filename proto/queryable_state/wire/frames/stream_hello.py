@@ -45,9 +45,14 @@ def no_common_version(
     )
 
 
-def client_hello(client: str) -> bytes:
+def client_hello(client: str, authorization: str = "") -> bytes:
     """The first frame of a client."""
-    hello = query_pb2.ClientHello(min_version=MIN_VERSION, max_version=MAX_VERSION, client=client)
+    hello = query_pb2.ClientHello(
+        min_version=MIN_VERSION,
+        max_version=MAX_VERSION,
+        client=client,
+        authorization=authorization,
+    )
     return query_pb2.ClientFrame(hello=hello).SerializeToString()
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import grpc
 
 from queryable_state.internal.v1 import coordinator_pb2_grpc
-from queryable_state.server.secret_interceptors import BlockingSecretInterceptor
+from queryable_state.server.security.signature_check import SignatureCheck
+from queryable_state.server.security.signature_interceptors import BlockingSignatureInterceptor
 from queryable_state.server.serving.ports import (
     EXCLUSIVE_PORT_OPTION,
     SETTING_PREFIX,
@@ -47,7 +48,7 @@ class CoordinatorPort:
         )
         self._server = grpc.server(
             self._workers,
-            interceptors=[BlockingSecretInterceptor(settings.secret)],
+            interceptors=[BlockingSignatureInterceptor(SignatureCheck(settings.secret))],
             options=_OPTIONS,
         )
         coordinator_pb2_grpc.add_CoordinatorServicer_to_server(service, self._server)

@@ -10,8 +10,8 @@ import grpc
 from queryable_state.internal.v1 import coordinator_pb2_grpc
 from queryable_state.server.coordinator_client import translated
 from queryable_state.wire.calls.channel_options import channel_options
-from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.errors import RetryLaterError
+from queryable_state.wire.security.signed_calls import COORDINATOR, CallSigner, signed_stub
 
 if TYPE_CHECKING:
     from queryable_state.internal.v1 import coordinator_pb2
@@ -49,10 +49,12 @@ class CoordinatorLeaseCalls:
 
     def __init__(self, address: str, secret: str) -> None:
         self.address = address
-        self._metadata = secret_metadata(secret)
+        self._signer = CallSigner(secret)
         self._closed = False
         self._channel = grpc.insecure_channel(address, options=channel_options())
-        self._stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
+        self._stub = signed_stub(
+            coordinator_pb2_grpc.CoordinatorStub(self._channel), COORDINATOR, self._signer
+        )
 
     def register_server(
         self, request: coordinator_pb2.RegisterServerRequest
@@ -71,13 +73,15 @@ class CoordinatorLeaseCalls:
     def _call(self, rpc: Any, request: Any, timeout_s: float) -> coordinator_pb2.Lease:
         # A closed channel refuses calls by a ValueError.
         with contextlib.suppress(ValueError):
-            try:
-                lease: coordinator_pb2.Lease = rpc(
-                    request, timeout=timeout_s, metadata=self._metadata
-                )
-            except grpc.RpcError as failure:
-                if not self._closed:
-                    raise translated(failure, self.address, timeout_s) from failure
-            else:
-                return lease
+            for is_last in (False, True):
+                try:
+                    lease: coordinator_pb2.Lease = rpc(request, timeout=timeout_s)
+                except grpc.RpcError as failure:
+                    if self._closed:
+                        break
+                    error = translated(failure, self.address, timeout_s)
+                    if is_last or not self._signer.corrects(error):
+                        raise error from failure
+                else:
+                    return lease
         raise RetryLaterError(f"the client of coordinator {self.address} is closed")

@@ -14,33 +14,26 @@ import grpc.aio
 from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.server.lease_clock import lease_s
-from queryable_state.server.query.local_router import LocalRouter
-from queryable_state.server.query.proxy.location_table import LocationTable
-from queryable_state.server.query.proxy.proxy_router import ProxyRouter
-from queryable_state.server.query.router import ServiceInfo
-from queryable_state.server.secret_interceptors import SecretInterceptor
-from queryable_state.server.serving.byte_budget import ClientBudgets
+from queryable_state.server.security.signature_check import SignatureCheck
+from queryable_state.server.security.signature_interceptors import SignatureInterceptor
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.lame_duck import be_lame_duck
-from queryable_state.server.serving.ports import SETTING_PREFIX, bind, frame_ports
 from queryable_state.server.serving.query_server import QueryServer, server_options
 from queryable_state.server.state_server.backend_parts import BackendParts, StoreFolders
 from queryable_state.server.state_server.base.lease import Lease
-from queryable_state.server.state_server.base.server_directory import ServerAddresses
-from queryable_state.server.state_server.base.stated_ports import stated_ports
 from queryable_state.server.state_server.base.thread_pool import ServerThreads
 from queryable_state.server.state_server.heartbeats import Heartbeats
 from queryable_state.server.state_server.lease_calls import CoordinatorLeaseCalls
+from queryable_state.server.state_server.listeners import bind_ports
 from queryable_state.server.state_server.queries.state_reader import StateReader
 from queryable_state.server.state_server.stores.store_table import StoreTable
-from queryable_state.v1 import query_pb2
-from queryable_state.wire.addresses import join_address
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.base.server_directory import ServerAddresses
     from queryable_state.server.state_server.batches.staging import Staging
 
 _log = logging.getLogger(__name__)
@@ -145,11 +138,15 @@ class StateServer:
             coordinator = CoordinatorClient(settings.coordinator_address, settings.secret)
             stack.push_async_callback(coordinator.aclose)
 
+            signatures = SignatureCheck(settings.secret)
             backend = grpc.aio.server(
-                interceptors=(SecretInterceptor(settings.secret),),
+                interceptors=(SignatureInterceptor(signatures),),
                 options=server_options(settings.limits.message_bytes),
             )
-            addresses, public = self._bind(stack, coordinator, backend)
+            addresses, public = bind_ports(
+                settings, self.engine, coordinator, backend, stack, server_id=self.server_id
+            )
+            signatures.audience = addresses.backend
 
             parts = BackendParts(
                 settings,
@@ -210,62 +207,6 @@ class StateServer:
                 for task in running:
                     task.cancel()
         _log.info("stopped")
-
-    def _bind(
-        self,
-        stack: contextlib.AsyncExitStack,
-        coordinator: CoordinatorClient,
-        backend: grpc.aio.Server,
-    ) -> tuple[ServerAddresses, list[QueryServer]]:
-        """Binds the ports; returns the addresses and the two public servers."""
-        settings = self.settings
-        locations = LocationTable(coordinator)
-        stack.push_async_callback(locations.aclose)
-        local = LocalRouter(self.engine, locations)
-        proxy = ProxyRouter(
-            locations,
-            server_id=self.server_id,
-            engine=self.engine,
-            default_deadline_ms=settings.default_deadline_ms,
-        )
-        budgets = ClientBudgets(settings.limits.held_bytes)
-        listeners = []
-        query, proxied, internal = stated_ports(settings)
-        for router, role, (what, ports) in (
-            (local, query_pb2.OWNER, query),
-            (proxy, query_pb2.PROXY, proxied),
-        ):
-            stack.push_async_callback(router.aclose)
-            server = QueryServer(
-                router,
-                ServiceInfo(
-                    server_id=self.server_id,
-                    role=role,
-                    limits=settings.limits,
-                    default_deadline_ms=settings.default_deadline_ms,
-                    plain_grpc=settings.plain_grpc,
-                ),
-                budgets,
-            )
-            address = server.bind(
-                ports,
-                settings.host,
-                frames=frame_ports(settings.frame_ports, SETTING_PREFIX + "frame_ports"),
-                advertised_host=settings.advertised_host,
-                what=what,
-            )
-            listeners.append((address, server))
-        what, ports = internal
-        backend_port = bind(backend.add_insecure_port, ports, settings.host, what=what)
-        (query_address, query_server), (proxy_address, proxy_server) = listeners
-        addresses = ServerAddresses(
-            server_id=self.server_id,
-            pid=os.getpid(),
-            query=query_address,
-            proxy=proxy_address,
-            backend=join_address(settings.advertised_host or settings.host, backend_port),
-        )
-        return addresses, [query_server, proxy_server]
 
     def _set_health(self, public: list[QueryServer]) -> None:
         for server in public:

@@ -18,7 +18,7 @@ from queryable_state.server.settings import (
 from queryable_state.server.state_server.server import StateServer
 from queryable_state.server.testing.coordinator import in_process_coordinator
 from queryable_state.server.testing.job import InProcessJob, declare, windowed
-from queryable_state.wire.calls.job_secret import secret_metadata
+from queryable_state.wire.security.signed_calls import BACKEND, CallSigner, signed_stub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,8 +89,8 @@ class InProcessCluster:
 
     @property
     def call_options(self) -> dict[str, Any]:
-        """Options of every internal call: secret and timeout."""
-        return {"metadata": secret_metadata(self.coordinator.secret), "timeout": _DEADLINE_S}
+        """Options of every internal call: its timeout."""
+        return {"timeout": _DEADLINE_S}
 
     def job(
         self,
@@ -155,12 +155,16 @@ class InProcessCluster:
         return await self._stack.enter_async_context(proxy)
 
     def backend(self, address: str) -> Any:
-        """A stub of the `StateBackend` service at an address."""
+        """A stub of the `StateBackend` service at an address, which signs its calls."""
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = grpc.aio.insecure_channel(address)
             self._stack.push_async_callback(channel.close)
-        return backend_pb2_grpc.StateBackendStub(channel)
+        return signed_stub(
+            backend_pb2_grpc.StateBackendStub(channel),
+            BACKEND,
+            CallSigner(self.coordinator.secret, address),
+        )
 
     async def __aenter__(self) -> Self:
         settings = CoordinatorSettings(

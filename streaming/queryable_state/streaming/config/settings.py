@@ -81,8 +81,8 @@ class EnvironmentSettings(DurabilitySettings):
     """True serves gRPC with `grpc.aio` alone: slower, and without undocumented parts of grpcio."""
 
     secret: str = field(default="", repr=False)
-    """Secret of every call between the parts of the application; empty: a random one. Executors can
-    read Spark's configuration: set a secret in the environment or the file instead."""
+    """Secret that signs every call between the parts of the application; empty: a random one.
+    Executors can read Spark's configuration: set it in the environment or the file instead."""
 
     strict: bool = True
     """True: stop a query that committed a batch which one of its operators missed, and withdraw the

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc
 
 from queryable_state.internal.v1 import backend_pb2
-from queryable_state.streaming.runtime.channels import backend_stub, forget
+from queryable_state.streaming.runtime.channels import backend_connection, forget
 from queryable_state.streaming.runtime.states.state_spec import where
-from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.calls.retrying import RetryPolicy, retrying_blocking
 from queryable_state.wire.errors import (
     InternalError,
@@ -85,7 +84,6 @@ class BackendClient:
         self._where = where(spec, task)
         self._timeout_s = spec.settings.task_timeout_s
         self._call_timeout_s = max(_CALL_TIMEOUT_S, self._timeout_s * _CALL_PART)
-        self._metadata = secret_metadata(spec.secret)
         self._subtask = backend_pb2.Subtask(
             query_id=task.query_id,
             operator_uid=spec.uid,
@@ -154,7 +152,7 @@ class BackendClient:
         request = self.begin_request(states)
         begun = self._retried(
             "begin",
-            lambda stub, timeout_s: stub.Begin(request, timeout=timeout_s, metadata=self._metadata),
+            lambda stub, timeout_s: stub.Begin(request, timeout=timeout_s),
         )
         self._token = begun.token
         return begun
@@ -166,7 +164,7 @@ class BackendClient:
         request = self.fetch_request(fetches)
         answer = self._retried(
             "fetch",
-            lambda stub, timeout_s: stub.Fetch(request, timeout=timeout_s, metadata=self._metadata),
+            lambda stub, timeout_s: stub.Fetch(request, timeout=timeout_s),
         )
         if len(answer.results) != len(fetches):
             raise InternalError(
@@ -188,9 +186,7 @@ class BackendClient:
         # Idempotent: the owner accepts the same seal again if an answer was lost.
         self._retried(
             "prepare",
-            lambda stub, timeout_s: stub.Prepare(
-                frames(), timeout=timeout_s, metadata=self._metadata
-            ),
+            lambda stub, timeout_s: stub.Prepare(frames(), timeout=timeout_s),
         )
 
     def _retried(self, step: str, call: Callable[[StateBackendStub, float], _T]) -> _T:
@@ -273,9 +269,7 @@ class BackendClient:
             return known
         owner = self._called(
             address,
-            lambda stub, timeout_s: stub.LocateSubtask(
-                request, timeout=timeout_s, metadata=self._metadata
-            ),
+            lambda stub, timeout_s: stub.LocateSubtask(request, timeout=timeout_s),
             ends_at_s,
         )
         if len(_owners) >= _MOST_OWNERS:
@@ -287,8 +281,14 @@ class BackendClient:
         self, address: str, call: Callable[[StateBackendStub, float], _T], ends_at_s: float
     ) -> _T:
         timeout_s = min(self._call_timeout_s, max(0.1, ends_at_s - time.monotonic()))
+        connection = backend_connection(address, self.spec)
         try:
-            return call(backend_stub(address), timeout_s)
+            try:
+                return call(connection.stub, timeout_s)
+            except grpc.RpcError as failure:
+                if not connection.signer.corrects(error_from_call(failure, address)):
+                    raise
+            return call(connection.stub, timeout_s)
         except grpc.RpcError as failure:
             error = error_from_call(failure, address)
             if error.reason == Reason.UNAVAILABLE:

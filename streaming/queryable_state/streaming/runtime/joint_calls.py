@@ -8,15 +8,14 @@ from __future__ import annotations
 import functools
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate
-from queryable_state.streaming.runtime.channels import backend_stub
+from queryable_state.streaming.runtime.channels import backend_connection
 from queryable_state.v1.query_pb2 import ReadKind
-from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class JointCalls:
 
     def __init__(self, clients: Sequence[BackendClient]) -> None:
         self._clients = clients
-        self._metadata = secret_metadata(clients[0].spec.secret)
+        self._spec = clients[0].spec
         self._owners: dict[BackendClient, str] = {}
         self._states: dict[BackendClient, Sequence[StateRegistration]] = {}
         self._answers: dict[BackendClient, deque[Answer]] = {each: deque() for each in clients}
@@ -95,8 +94,8 @@ class JointCalls:
         request = backend_pb2.BeginAllRequest(
             begins=[client.begin_request(declared) for client, declared in begins]
         )
-        stub = backend_stub(owner_address)
-        answer = self._sent("begin", lambda: stub.BeginAll(request, **self._options))
+        stub = backend_connection(owner_address, self._spec).stub
+        answer = self._sent("begin", lambda: stub.BeginAll(request, timeout=_TIMEOUT_S))
         if answer is None or len(answer.begun) != len(begins):
             return
         for (client, _), begun in zip(begins, answer.begun, strict=True):
@@ -111,8 +110,8 @@ class JointCalls:
                 for client, (blocks, seal) in prepares
             ]
         )
-        stub = backend_stub(owner_address)
-        if self._sent("prepare", lambda: stub.PrepareAll(request, **self._options)) is not None:
+        stub = backend_connection(owner_address, self._spec).stub
+        if self._sent("prepare", lambda: stub.PrepareAll(request, timeout=_TIMEOUT_S)) is not None:
             for client, (_, seal) in prepares:
                 client.prepared_ahead(seal)
 
@@ -147,8 +146,8 @@ class JointCalls:
                 for each in siblings
             ]
         )
-        stub = backend_stub(self._owners[client])
-        answer = self._sent("fetch", lambda: stub.FetchAll(request, **self._options))
+        stub = backend_connection(self._owners[client], self._spec).stub
+        answer = self._sent("fetch", lambda: stub.FetchAll(request, timeout=_TIMEOUT_S))
         if answer is None or [len(each.results) for each in answer.answers] != [1] * len(siblings):
             return None
         for sibling, each in zip(siblings, answer.answers, strict=True):
@@ -168,10 +167,6 @@ class JointCalls:
             other.spec.input.key_columns,
             other.spec.input.place,
         )
-
-    @functools.cached_property
-    def _options(self) -> dict[str, Any]:
-        return {"timeout": _TIMEOUT_S, "metadata": self._metadata}
 
     def _sent(self, step: str, call: Callable[[], _T]) -> _T | None:
         try:

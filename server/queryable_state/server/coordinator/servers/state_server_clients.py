@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import grpc
 import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
 from queryable_state.wire.calls.channel_options import channel_options
-from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.calls.loop_thread import LoopThread
 from queryable_state.wire.errors import QueryableStateError, RetryLaterError
+from queryable_state.wire.security.signed_calls import BACKEND, CallSigner, signed_stub
 from queryable_state.wire.status import error_from_call, is_refusal
 
 if TYPE_CHECKING:
@@ -39,6 +39,12 @@ def shutdown_servers(leases: Leases, clients: StateServerClients, timeout_s: flo
         _log.warning("state servers have not left within %g s: %s", timeout_s, ", ".join(staying))
 
 
+class _Client(NamedTuple):
+    channel: grpc.aio.Channel
+    stub: backend_pb2_grpc.StateBackendAsyncStub
+    signer: CallSigner
+
+
 class UnreachableError(RetryLaterError):
     """The call ended without an answer: the server is gone, or the call was cancelled."""
 
@@ -52,14 +58,14 @@ class StateServerClients:
     """
 
     def __init__(self, secret: str, *, timeout_ms: int) -> None:
-        self._metadata = secret_metadata(secret)
+        self._signer = CallSigner(secret)
         self._timeout_s = timeout_ms / 1000
         self._loop = LoopThread(
             "queryable-state-clients", cleanup=self._close_channels, stopped_error=_closed_error
         )
         self._lock = threading.Lock()
         # Kept with its channel, because creating a stub is expensive.
-        self._stubs: dict[str, tuple[grpc.aio.Channel, backend_pb2_grpc.StateBackendAsyncStub]] = {}
+        self._clients: dict[str, _Client] = {}
 
     def sealed(
         self, query_id: bytes, version: int, addresses: Mapping[str, str]
@@ -71,9 +77,7 @@ class StateServerClients:
         request = backend_pb2.ReportSealsRequest(query_id=query_id, version=version)
         answers = self._ask(
             addresses.values(),
-            lambda _, stub: stub.ReportSeals(
-                request, timeout=self._timeout_s, metadata=self._metadata
-            ),
+            lambda _, stub: stub.ReportSeals(request, timeout=self._timeout_s),
             f"seals of batch {version} of query {query_id.hex()}",
         )
         return _by_server(addresses, answers)
@@ -90,7 +94,7 @@ class StateServerClients:
         )
         answers = self._ask(
             commit_round.addresses.values(),
-            lambda _, stub: stub.Commit(request, timeout=self._timeout_s, metadata=self._metadata),
+            lambda _, stub: stub.Commit(request, timeout=self._timeout_s),
             f"commit of batch {commit.version} of query {commit_round.query_id.hex()}",
         )
         return _by_server(commit_round.addresses, answers)
@@ -101,9 +105,7 @@ class StateServerClients:
         """Opens subtasks on servers, by address; returns the errors of those that failed."""
         outcomes = self._outcomes(
             requests,
-            lambda address, stub: stub.OpenSubtasks(
-                requests[address], timeout=timeout_s, metadata=self._metadata
-            ),
+            lambda address, stub: stub.OpenSubtasks(requests[address], timeout=timeout_s),
         )
         return [each for each in outcomes.values() if isinstance(each, QueryableStateError)]
 
@@ -113,7 +115,7 @@ class StateServerClients:
         """Starts a snapshot on one server; its failure is raised by reading the events."""
 
         async def started() -> Any:
-            return self._stub(address).Snapshot(request, timeout=timeout_s, metadata=self._metadata)
+            return self._client(address).stub.Snapshot(request, timeout=timeout_s)
 
         return SnapshotCall(self._loop, self._loop.call(started), f"state server {address}")
 
@@ -122,9 +124,7 @@ class StateServerClients:
         request = backend_pb2.DropQueryRequest(query_id=query_id)
         answers = self._ask(
             addresses,
-            lambda _, stub: stub.DropQuery(
-                request, timeout=self._timeout_s, metadata=self._metadata
-            ),
+            lambda _, stub: stub.DropQuery(request, timeout=self._timeout_s),
             f"drop of query {query_id.hex()}",
         )
         return set(answers)
@@ -133,9 +133,7 @@ class StateServerClients:
         """Tells servers to drain and exit; returns the addresses of those that answered."""
         answers = self._ask(
             addresses,
-            lambda _, stub: stub.Shutdown(
-                backend_pb2.ShutdownRequest(), timeout=self._timeout_s, metadata=self._metadata
-            ),
+            lambda _, stub: stub.Shutdown(backend_pb2.ShutdownRequest(), timeout=self._timeout_s),
             "shutdown",
         )
         return set(answers)
@@ -143,7 +141,9 @@ class StateServerClients:
     def keep(self, addresses: AbstractSet[str]) -> None:
         """Closes the channels to all other addresses."""
         with self._lock:
-            gone = [self._stubs.pop(address)[0] for address in self._stubs.keys() - addresses]
+            gone = [
+                self._clients.pop(address).channel for address in self._clients.keys() - addresses
+            ]
         if gone:
             self._loop.call(lambda: _close(gone))
 
@@ -177,7 +177,13 @@ class StateServerClients:
 
         async def one(address: str) -> _Response | QueryableStateError:
             try:
-                return await call(address, self._stub(address))
+                client = self._client(address)
+                try:
+                    return await call(address, client.stub)
+                except grpc.aio.AioRpcError as failure:
+                    if not client.signer.corrects(error_from_call(failure, address)):
+                        raise
+                return await call(address, client.stub)
             except grpc.aio.AioRpcError as failure:
                 return error_from_call(failure, f"state server {address}")
             except asyncio.CancelledError:
@@ -191,24 +197,25 @@ class StateServerClients:
 
     async def _close_channels(self) -> None:
         with self._lock:
-            channels = [channel for channel, _ in self._stubs.values()]
-            self._stubs.clear()
+            channels = [each.channel for each in self._clients.values()]
+            self._clients.clear()
         await _close(channels)
         # Every call has ended with its channel; its caller must receive the error.
         callers = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.gather(*callers, return_exceptions=True)
 
-    def _stub(self, address: str) -> backend_pb2_grpc.StateBackendAsyncStub:
-        """Returns the stub for an address; only on the loop."""
+    def _client(self, address: str) -> _Client:
+        """Returns the client for an address; only on the loop."""
         with self._lock:
-            opened = self._stubs.get(address)
+            opened = self._clients.get(address)
             if opened is None:
                 channel = grpc.aio.insecure_channel(address, options=channel_options())
-                stub: backend_pb2_grpc.StateBackendAsyncStub = backend_pb2_grpc.StateBackendStub(
-                    channel
+                signer = self._signer.to(address)
+                stub: backend_pb2_grpc.StateBackendAsyncStub = signed_stub(
+                    backend_pb2_grpc.StateBackendStub(channel), BACKEND, signer
                 )
-                opened = self._stubs[address] = channel, stub
-            return opened[1]
+                opened = self._clients[address] = _Client(channel, stub, signer)
+            return opened
 
 
 class SnapshotCall:

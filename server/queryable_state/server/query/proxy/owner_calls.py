@@ -8,6 +8,8 @@ import grpc.aio
 
 from queryable_state.server.query.reads.page_token import PageToken, scan_hash_of
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.security.authorization import call_metadata
+from queryable_state.wire.security.credentialed_calls import with_credentials
 from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:
@@ -41,11 +43,15 @@ class OwnerCalls:
         """The owner's part of a scan; `page_token` of its messages is the plain wire key."""
         channel = self._channels.take(owner.address)
         try:
+            method = f"{_SERVICE}/ScanKvState"
             call: Any = channel.unary_stream(
-                f"{_SERVICE}/ScanKvState",
+                method,
                 request_serializer=query_pb2.ScanKvStateRequest.SerializeToString,
                 response_deserializer=query_pb2.ScanKvStateResponse.FromString,
-            )(_scan_request(located.registration, query))
+            )(
+                _scan_request(located.registration, query),
+                metadata=call_metadata(self._channels.credentials(owner), method),
+            )
             try:
                 async for message in call:
                     if message.page_token:
@@ -80,12 +86,17 @@ class OwnerCalls:
     ) -> Any:
         channel = self._channels.take(owner.address)
         try:
+            name = f"{_SERVICE}/{method}"
             call: Any = channel.unary_unary(
-                f"{_SERVICE}/{method}",
+                name,
                 request_serializer=type(request).SerializeToString,
                 response_deserializer=response.FromString,
             )
-            return await call(request, timeout=timeout_s)
+            return await with_credentials(
+                self._channels.credentials(owner),
+                name,
+                lambda metadata: call(request, timeout=timeout_s, metadata=metadata),
+            )
         except grpc.aio.AioRpcError as failure:
             raise error_from_call(failure, owner.address) from failure
         finally:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.frames.query_stream import QueryStream
     from queryable_state.wire.located_state import Owner
+    from queryable_state.wire.security.signed_calls import CallSigner
 
 _CONNECT_TIMEOUT_S = 2.0
 
@@ -30,8 +31,11 @@ class Channels:
     channel that they have given back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, signer: CallSigner | None = None) -> None:
+        """`signer`: of the application; None: the calls carry no signature."""
         self.frame_ports = FramePorts()
+        self._signer = signer
+        self._signers: dict[str, CallSigner] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._users: dict[str, int] = {}
 
@@ -44,11 +48,21 @@ class Channels:
         self._users[address] = self._users.get(address, 0) + 1
         return channel
 
+    def credentials(self, owner: Owner) -> CallSigner | None:
+        """The signer of the calls to an owner."""
+        if self._signer is None:
+            return None
+        signer = self._signers.get(owner.address)
+        if signer is None or signer.audience != owner.server_id:
+            signer = self._signers[owner.address] = self._signer.to(owner.server_id)
+        return signer
+
     async def give_back(self, address: str) -> None:
         """Ends one `take`; the last one closes the channel."""
         self._users[address] -= 1
         if not self._users[address]:
             del self._users[address]
+            self._signers.pop(address, None)
             await self._channels.pop(address).close()
 
 
@@ -127,6 +141,7 @@ class OwnerStream:
                 frame_ports=self._channels.frame_ports,
                 on_frame=self._on_frame,
                 on_end=self._ended,
+                credentials=self._channels.credentials(self._owner),
             ).open(known, _CONNECT_TIMEOUT_S)
         except QueryableStateError as error:
             self._ended(error)

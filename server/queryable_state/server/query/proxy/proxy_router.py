@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.v1 import registration_pb2
     from queryable_state.wire.located_state import LocatedState
+    from queryable_state.wire.security.signed_calls import CallSigner
 
 
 # Large queries outside of streams that may be pending at owners at once. An owner completes a query
@@ -44,13 +45,15 @@ class ProxyRouter(Router):
         *,
         server_id: str,
         engine: Engine | None = None,
+        signer: CallSigner | None = None,
         default_deadline_ms: int = 10_000,
     ) -> None:
+        """`signer`: signs the calls to owners; None: owners need no signature."""
         self._locations = locations
         self._server_id = server_id
         self._engine = engine
         self._default_deadline_ms = default_deadline_ms
-        self._channels = Channels()
+        self._channels = Channels(signer)
         self._calls = OwnerCalls(self._channels)
         self._sessions: set[ProxySession] = set()
         self._unary: dict[bool, ProxySession] = {}

@@ -18,6 +18,7 @@ from queryable_state.server.serving.ports import PortSpec, frame_ports
 from queryable_state.server.serving.query_server import QueryServer
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+from queryable_state.wire.security.signed_calls import CallSigner
 
 if TYPE_CHECKING:
     from queryable_state.server.settings import ProxySettings
@@ -74,6 +75,7 @@ class ProxyServer:
             router = ProxyRouter(
                 locations,
                 server_id=self.server_id,
+                signer=CallSigner(settings.secret),
                 default_deadline_ms=settings.default_deadline_ms,
             )
             stack.push_async_callback(router.aclose)

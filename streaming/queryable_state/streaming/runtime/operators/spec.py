@@ -32,7 +32,7 @@ class OperatorSpec(StateSpec):
     pickled_keys: bool = False
     """True if the keys are pickles, which functions receive as objects."""
     secret: str
-    """The job's secret, sent with every call to a state server."""
+    """The job's secret, by which every call to a state server is signed."""
     coordinator_address: str = ""
     config_id: str = ""
     """Id of the job configuration that the driver registered with the coordinator; empty: none."""

@@ -139,6 +139,7 @@ class _Coordinator:
         self._address = address
         self._secret_file = secret_file
         self._channel: Any = None
+        self._stub: Any = None
         self._quiet_until_s = 0.0
 
     def demand(self, request: coordinator_pb2.WantsBatchRequest, *, may_cache: bool) -> int:
@@ -172,13 +173,19 @@ class _Coordinator:
 
         from queryable_state.internal.v1 import coordinator_pb2_grpc
         from queryable_state.wire.calls.channel_options import channel_options
-        from queryable_state.wire.calls.job_secret import secret_metadata
+        from queryable_state.wire.security.signed_calls import (
+            COORDINATOR,
+            CallSigner,
+            signed_stub,
+        )
 
         if self._channel is None:
             self._channel = grpc.insecure_channel(self._address, options=channel_options())
-        stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
-        metadata = secret_metadata(self._secret_file.read_text())
-        answer: coordinator_pb2.WantsBatchResponse = stub.WantsBatch(
-            request, timeout=_CALL_S, metadata=metadata
-        )
+            # Driver and reader share a machine, and so a clock: there is nothing to correct.
+            self._stub = signed_stub(
+                coordinator_pb2_grpc.CoordinatorStub(self._channel),
+                COORDINATOR,
+                CallSigner(self._secret_file.read_text()),
+            )
+        answer: coordinator_pb2.WantsBatchResponse = self._stub.WantsBatch(request, timeout=_CALL_S)
         return answer

@@ -1,4 +1,4 @@
-"""gRPC server interceptors that refuse every call without the job's secret."""
+"""gRPC server interceptors that refuse every call not signed with the job's secret."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ import grpc
 import grpc.aio
 
 from queryable_state.server.serving.error_boundary import end_with_status
-from queryable_state.wire.calls.job_secret import carries_secret
-from queryable_state.wire.errors import AuthenticationError, shown
+from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.security.authorization import authorization_of
 from queryable_state.wire.status import status_of, trailing_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from queryable_state.server.security.signature_check import SignatureCheck
     from queryable_state.server.serving.error_boundary import Context
 
     Handler = grpc.RpcMethodHandler[Any, Any]
 
 
-class BlockingSecretInterceptor(grpc.ServerInterceptor):
+class BlockingSignatureInterceptor(grpc.ServerInterceptor):
     """Interceptor of a server on threads."""
 
-    def __init__(self, secret: str) -> None:
-        self._secret = secret
+    def __init__(self, check: SignatureCheck) -> None:
+        self._check = check
 
     def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Handler | None],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        if carries_secret(handler_call_details.invocation_metadata, self._secret):
+        refusal = _refusal(self._check, handler_call_details)
+        if refusal is None:
             return continuation(handler_call_details)
-        refusal = _refusal(handler_call_details.method)
 
         def refuse(_requests: object, context: grpc.ServicerContext) -> object:
             context.set_trailing_metadata(trailing_metadata(refusal))
@@ -42,20 +43,20 @@ class BlockingSecretInterceptor(grpc.ServerInterceptor):
         return _without_request(refuse)
 
 
-class SecretInterceptor(grpc.aio.ServerInterceptor):
+class SignatureInterceptor(grpc.aio.ServerInterceptor):
     """Interceptor of a server on an event loop."""
 
-    def __init__(self, secret: str) -> None:
-        self._secret = secret
+    def __init__(self, check: SignatureCheck) -> None:
+        self._check = check
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        if carries_secret(handler_call_details.invocation_metadata, self._secret):
+        refusal = _refusal(self._check, handler_call_details)
+        if refusal is None:
             return await continuation(handler_call_details)
-        refusal = _refusal(handler_call_details.method)
 
         async def refuse(_requests: object, context: Context) -> None:
             await end_with_status(context, refusal)
@@ -63,12 +64,13 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
         return _without_request(refuse)
 
 
-def _refusal(method: str) -> AuthenticationError:
-    return AuthenticationError(
-        f"{shown(method)} needs the job's secret in its metadata, `authorization: Bearer "
-        "<secret>`, and had none or a wrong one: use the secret of the job's driver, which "
-        "offers it in the coordinator's secret_file"
-    )
+def _refusal(check: SignatureCheck, details: grpc.HandlerCallDetails) -> QueryableStateError | None:
+    """The refusal of a call that is not signed; None if it is."""
+    try:
+        check.check(authorization_of(details.invocation_metadata), details.method)
+    except QueryableStateError as refusal:
+        return refusal
+    return None
 
 
 def _without_request(refuse: Callable[..., Any]) -> Handler:
