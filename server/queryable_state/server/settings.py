@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from queryable_state.server.process.log_settings import LogSettings
+from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -19,13 +20,12 @@ COORDINATOR_PORT = 6123
 
 SERVER_LOG = "server.log"
 
-# The default port, or any free one if it is taken. Ports that a user sets have no such fallback.
+# The default port, or any free one. Ports that a user sets have no such fallback.
 SERVER_PORTS = f"{SERVER_PORT},0"
 PROXY_PORTS = f"{PROXY_PORT},0"
 COORDINATOR_PORTS = f"{COORDINATOR_PORT},0"
 
 LAME_DUCK_S = 5.0
-
 # Heartbeats in the time of a lease: two may be lost before it expires.
 LEASE_RENEWALS = 3
 
@@ -135,8 +135,7 @@ class StateServerSettings:
     """Port, range or list for queries of all state; a 0 in it: any free port."""
 
     frame_ports: str = "0"
-    """Port, range or list for look-ups by frames; 0: any free port; empty: no frame port, look-ups
-    are unary gRPC calls."""
+    """Port, range or list for look-ups by frames; 0: any free port; empty: no frame port."""
 
     plain_grpc: bool = False
     """True serves gRPC with `grpc.aio` alone: slower, and without undocumented parts of grpcio."""
@@ -151,6 +150,7 @@ class StateServerSettings:
     """Fields of `RocksDBSettings` other than the defaults."""
 
     limits: Limits = field(default_factory=Limits)
+    access: AccessSettings = field(default_factory=AccessSettings)
 
     logs: LogSettings = field(default_factory=LogSettings)
 
@@ -170,8 +170,8 @@ class StateServerSettings:
     """Time after which a server that cannot reach its coordinator ends."""
 
     lame_duck_s: float = LAME_DUCK_S
-    """Time that a server still answers after SIGTERM while its health is NOT_SERVING; at least the
-    interval of the health checks of load balancers and clients. 0: none."""
+    """Time that a server still answers after SIGTERM, NOT_SERVING; at least the interval of the
+    health checks of load balancers and clients. 0: none."""
 
     drain_timeout_s: float = 10.0
     """Time that calls in flight may take when the server stops."""
@@ -202,7 +202,8 @@ class StateServerSettings:
             values: dict[str, Any] = json.loads(text)
             limits = Limits(**values.pop("limits", {}))
             logs = LogSettings(**values.pop("logs", {}))
-            return cls(limits=limits, logs=logs, **values)
+            access = AccessSettings(**values.pop("access", {}))
+            return cls(limits=limits, logs=logs, access=access, **values)
         except (ValueError, TypeError, AttributeError) as problem:
             raise InvalidRequestError(f"settings are not readable: {problem}") from problem
 
@@ -280,13 +281,13 @@ class ProxySettings:
     """Port, range or list; a 0 in it: any free port."""
 
     frame_ports: str = "0"
-    """Port, range or list for look-ups by frames; 0: any free port; empty: no frame port, look-ups
-    are unary gRPC calls."""
+    """Port, range or list for look-ups by frames; 0: any free port; empty: no frame port."""
 
     plain_grpc: bool = False
     """True serves gRPC with `grpc.aio` alone: slower, and without undocumented parts of grpcio."""
 
     limits: Limits = field(default_factory=Limits)
+    access: AccessSettings = field(default_factory=AccessSettings)
 
     default_deadline_ms: int = 10_000
     """Deadline of a query without one."""

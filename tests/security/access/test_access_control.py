@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.security.access.issuers import AUDIENCE, ISSUER, Issuer, key_server
+from tests.state_server.cluster import until
 
 from queryable_state.server.security.access.access_control import AccessControl
 from queryable_state.server.security.access.access_settings import AccessSettings
@@ -36,7 +37,6 @@ states = ["*"]
 kinds = ["admin"]
 """
 LAST = StateName("00", "sensors", "last")
-DEADLINE_S = 20.0
 
 
 @pytest.fixture
@@ -62,10 +62,8 @@ async def following(access: AccessControl) -> AsyncIterator[None]:
         await asyncio.wait([task])
 
 
-async def until(access: AccessControl, generation: int) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while access.generation < generation:
-            await asyncio.sleep(0.02)
+def write(file: Path, text: str) -> None:
+    file.write_text(text)
 
 
 async def test_a_token_names_its_caller_whatever_the_case_of_the_scheme(file: Path) -> None:
@@ -111,7 +109,7 @@ async def test_denials_are_logged_once_in_a_while(
 
 
 async def test_callers_without_a_token_are_admitted_only_if_the_file_says_so(file: Path) -> None:
-    file.write_text("anonymous = true\n" + RULES)
+    write(file, "anonymous = true\n" + RULES)
     access = AccessControl(AccessSettings(access_file=str(file)))
     caller = await access.authenticate("")
     assert caller.name == "anonymous"
@@ -175,16 +173,16 @@ async def test_a_withdrawn_token_and_a_new_grant_take_effect_without_a_restart(
     header = f"Bearer {TOKEN}"
     caller = await access.authenticate(header)
     async with following(access):
-        file.write_text(RULES.replace('states = ["last"]', 'states = ["last", "seen"]'))
-        await until(access, 2)
+        write(file, RULES.replace('states = ["last"]', 'states = ["last", "seen"]'))
+        await until(lambda: access.generation == 2)
         assert not access.is_valid(caller)
         again = await access.authenticate(header)
         assert again.grants.kinds(StateName("00", "sensors", "seen"))
-        file.write_text(RULES.replace("dashboard =", "other ="))
-        await until(access, 3)
+        write(file, RULES.replace("dashboard =", "other ="))
+        await until(lambda: access.generation == 3)
         assert (await access.authenticate(header)).name == "other"
-        file.write_text("")
-        await until(access, 4)
+        write(file, "")
+        await until(lambda: access.generation == 4)
         with pytest.raises(AuthenticationError):
             await access.authenticate(header)
 
@@ -192,21 +190,20 @@ async def test_a_withdrawn_token_and_a_new_grant_take_effect_without_a_restart(
 async def test_a_broken_file_keeps_the_rules_and_costs_one_line(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    def lines() -> list[str]:
+        return [r.message for r in caplog.records if "keeps its rules" in r.message]
+
     access = AccessControl(AccessSettings(access_file=str(file)))
     async with following(access):
-        file.write_text("[tokens")
-        async with asyncio.timeout(DEADLINE_S):
-            while not (lines := [r for r in caplog.records if "keeps its rules" in r.message]):
-                await asyncio.sleep(0.02)
+        write(file, "[tokens")
+        await until(lambda: len(lines()) == 1)
         assert (await access.authenticate(f"Bearer {TOKEN}")).name == "dashboard"
-        file.unlink()
-        async with asyncio.timeout(DEADLINE_S):
-            while len([r for r in caplog.records if "keeps its rules" in r.message]) < 2:
-                await asyncio.sleep(0.02)
+        file.unlink()  # noqa: ASYNC240 - a local file
+        await until(lambda: len(lines()) == 2)
         assert (await access.authenticate(f"Bearer {TOKEN}")).name == "dashboard"
-        file.write_text(RULES + "\n# mended\n")
-        await until(access, 2)
-    assert len(lines) == 1
+        write(file, RULES + "\n# mended\n")
+        await until(lambda: access.generation == 2)
+    assert len(lines()) == 2
 
 
 @pytest.mark.parametrize("missing", ["access_file", "jwt_issuer", "jwt_audience"])

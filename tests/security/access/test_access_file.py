@@ -83,7 +83,7 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, problem: s
 
 
 def test_a_missing_file_is_named_with_its_setting(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequestError, match="spark.queryable_state.access_file"):
+    with pytest.raises(InvalidRequestError, match=r"spark\.queryable_state\.access_file"):
         read_access_file(str(tmp_path / "none.toml"))
 
 

@@ -28,8 +28,7 @@ JOB_ID = "0123456789abcdef0123456789abcdef"
 def matches(patterns: list[str], name: str) -> bool:
     """By the shell's rules, with every special character but `*` made plain."""
     return any(
-        fnmatch.fnmatchcase(name, each.replace("[", "[[]").replace("?", "[?]"))
-        for each in patterns
+        fnmatch.fnmatchcase(name, each.replace("[", "[[]").replace("?", "[?]")) for each in patterns
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.security.access.issuers import AUDIENCE, ISSUER, Issuer, key_server
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RULES = JwtRules()
+ALICE = "alice"
 
 
 @pytest.fixture
@@ -52,11 +53,14 @@ def test_a_signed_token_names_its_caller(tmp_path: Path, issuer: Issuer, algorit
 def test_a_pem_is_a_key_for_tokens_of_any_name(
     tmp_path: Path, issuer: Issuer, algorithm: str
 ) -> None:
-    assert verifier(tmp_path, issuer.pem(algorithm)).verify(issuer.token(algorithm), RULES)
+    assert (
+        verifier(tmp_path, issuer.pem(algorithm)).verify(issuer.token(algorithm), RULES).subject
+        == ALICE
+    )
 
 
 def test_a_token_without_a_key_id_is_tried_with_every_key(tmp_path: Path, issuer: Issuer) -> None:
-    assert verifier(tmp_path, issuer.jwks()).verify(issuer.token(kid=""), RULES)
+    assert verifier(tmp_path, issuer.jwks()).verify(issuer.token(kid=""), RULES).subject == ALICE
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,7 @@ def test_a_token_without_a_key_id_is_tried_with_every_key(tmp_path: Path, issuer
     ],
 )
 def test_a_wrong_claim_is_named(
-    tmp_path: Path, issuer: Issuer, claims: dict[str, object], problem: str
+    tmp_path: Path, issuer: Issuer, claims: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(JwtRefusedError, match=problem):
         verifier(tmp_path, issuer.jwks()).verify(issuer.token(**claims), RULES)
@@ -85,7 +89,7 @@ def test_a_wrong_claim_is_named(
 def test_clocks_may_differ_a_little(tmp_path: Path, issuer: Issuer) -> None:
     now_s = int(time.time())
     token = issuer.token(exp=now_s - 3, nbf=now_s + 3)
-    assert verifier(tmp_path, issuer.jwks()).verify(token, RULES)
+    assert verifier(tmp_path, issuer.jwks()).verify(token, RULES).subject == ALICE
 
 
 def unsigned(algorithm: str) -> str:
@@ -124,7 +128,7 @@ def test_secrets_are_keys_only_if_the_access_file_says_so(tmp_path: Path, issuer
     checked = verifier(tmp_path, issuer.jwks("HS256"))
     with pytest.raises(JwtRefusedError, match="HS256"):
         checked.verify(issuer.token("HS256"), RULES)
-    assert checked.verify(issuer.token("HS256"), JwtRules(algorithms=("HS256",)))
+    assert checked.verify(issuer.token("HS256"), JwtRules(algorithms=("HS256",))).subject == ALICE
 
 
 def test_a_changed_token_is_refused(tmp_path: Path, issuer: Issuer) -> None:
@@ -145,7 +149,7 @@ def test_garbage_is_refused(tmp_path: Path, issuer: Issuer, token: str) -> None:
     [({"roles": "a b"}, "roles"), ({"realm": {"roles": ["a", "b"]}}, "realm.roles")],
 )
 def test_roles_are_a_list_or_a_text(
-    tmp_path: Path, issuer: Issuer, claim: dict[str, object], path: str
+    tmp_path: Path, issuer: Issuer, claim: dict[str, Any], path: str
 ) -> None:
     claims = verifier(tmp_path, issuer.jwks()).verify(
         issuer.token(**claim), JwtRules(roles_claim=path)
@@ -192,7 +196,7 @@ async def test_a_new_key_is_fetched_when_a_token_names_it_but_not_for_every_forg
         keys = JwtKeys(served.url, clock=lambda: now_s)
         checked = JwtVerifier(keys, issuer=ISSUER, audience=AUDIENCE)
         await keys.refresh()
-        assert checked.verify(issuer.token(), RULES)
+        assert checked.verify(issuer.token(), RULES).subject == ALICE
         issuer.rotate()
         served.answer = issuer.jwks()
         for _ in range(20):
@@ -204,7 +208,7 @@ async def test_a_new_key_is_fetched_when_a_token_names_it_but_not_for_every_forg
         now_s += 31
         assert keys.may_refresh()
         await keys.refresh()
-        assert checked.verify(issuer.token(), RULES)
+        assert checked.verify(issuer.token(), RULES).subject == ALICE
         assert served.asked == 2
         assert not keys.is_old
         now_s += 601

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.settings import BACKENDS, LAME_DUCK_S, PROXY_PORTS, Limits
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -46,6 +47,8 @@ class CheckpointServerSettings:
     """True serves gRPC with `grpc.aio` alone: slower, and without undocumented parts of grpcio."""
 
     limits: Limits = field(default_factory=Limits)
+
+    access: AccessSettings = field(default_factory=AccessSettings)
 
     transfer_threads: int = 4
     """Threads that download files, and threads that fill stores."""

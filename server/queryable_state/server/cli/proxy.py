@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.cli.arguments import (
     SECRET_VARIABLE,
+    access_settings,
+    add_access,
     add_listening,
     add_log_level,
     coordinator_address,
@@ -36,6 +38,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="HOST:PORT",
         help=f"coordinator in the driver of the job; its default port is {COORDINATOR_PORT}",
     )
+    add_access(proxy)
     add_listening(proxy)
     add_log_level(proxy)
     proxy.add_argument("--secret-file", metavar="FILE", help="file with the job's secret")
@@ -59,6 +62,7 @@ def _settings(options: argparse.Namespace) -> ProxySettings:
         frame_ports=options.frame_port,
         plain_grpc=options.plain_grpc,
         lame_duck_s=lame_duck_s(options),
+        access=access_settings(options),
     )
 
 

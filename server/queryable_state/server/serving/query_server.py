@@ -13,6 +13,7 @@ from queryable_state.server.public_grpc import public_grpc_server
 from queryable_state.server.query.frames.frame_server import FrameServer
 from queryable_state.server.query.frames.open_streams import OpenStreams
 from queryable_state.server.query.service import QueryableStateService
+from queryable_state.server.security.access.guarded_router import GuardedRouter
 from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.serving.health_service import SERVICE_NAME, HealthService
 from queryable_state.server.serving.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
@@ -21,6 +22,7 @@ from queryable_state.wire.frames.stream_hello import frame_endpoint
 
 if TYPE_CHECKING:
     from queryable_state.server.query.router import Router, ServiceInfo
+    from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
     from queryable_state.server.settings import Limits
     from queryable_state.v1 import registration_pb2
@@ -76,16 +78,25 @@ class QueryServer:
     """
 
     def __init__(
-        self, router: Router, info: ServiceInfo, budgets: ClientBudgets | None = None
+        self,
+        router: Router,
+        info: ServiceInfo,
+        budgets: ClientBudgets | None = None,
+        *,
+        gate: Gate | None = None,
     ) -> None:
-        """`budgets` are those of the process if it has several servers."""
+        """`budgets` are those of the process if it has several servers; `gate` authenticates
+        callers, None: everyone is answered."""
         budgets = budgets or ClientBudgets(info.limits.held_bytes)
+        if gate is not None:
+            router = GuardedRouter(router, gate)
         self._server = public_grpc_server(
             public_options(info.limits),
             plain=info.plain_grpc,
             budgets=budgets,
             read_timeout_s=info.limits.read_timeout_s,
             endless=_ENDLESS,
+            gate=gate,
         )
         self._streams = OpenStreams(info)
         self._frames = FrameServer(router, info, self._streams, budgets)

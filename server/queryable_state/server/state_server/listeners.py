@@ -9,6 +9,7 @@ from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.security.access.gate_opener import open_gate
 from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.serving.ports import SETTING_PREFIX, bind, frame_ports
 from queryable_state.server.serving.query_server import QueryServer
@@ -52,6 +53,7 @@ def bind_ports(
         default_deadline_ms=settings.default_deadline_ms,
     )
     budgets = ClientBudgets(settings.limits.held_bytes)
+    gate = open_gate(settings.access, stack, server_id=server_id, secret=settings.secret)
     listeners = []
     query, proxied, internal = stated_ports(settings)
     for router, role, (what, ports) in (
@@ -69,6 +71,7 @@ def bind_ports(
                 plain_grpc=settings.plain_grpc,
             ),
             budgets,
+            gate=gate,
         )
         address = server.bind(
             ports,

@@ -10,6 +10,7 @@ import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2_grpc
 from queryable_state.server.query.proxy.proxy_server import ProxyServer
+from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.settings import (
     CoordinatorSettings,
     ProxySettings,
@@ -149,6 +150,7 @@ class InProcessCluster:
             "ports": "0",
             "frame_ports": self._settings.get("frame_ports", "0"),
             "plain_grpc": self._settings.get("plain_grpc", False),
+            "access": self._settings.get("access", AccessSettings()),
             "drain_timeout_s": 0.2,
         }
         proxy = ProxyServer(ProxySettings(**(fields | settings)))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.process.log_settings import LogSettings
+from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.serving.ports import PortSpec
 from queryable_state.server.settings import (
     COORDINATOR_PORTS,
@@ -28,7 +29,7 @@ MAX_PARALLELISM_LIMIT = 32767
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnvironmentSettings(DurabilitySettings):
+class EnvironmentSettings(DurabilitySettings, AccessSettings):
     """Settings of one Spark application, and defaults for its jobs.
 
     Each field can be set as `spark.queryable_state.<field>` in Spark's configuration, as

@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.process.log_settings import LogSettings
+from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.settings import (
     CoordinatorSettings,
     Limits,
@@ -63,6 +64,7 @@ class SparkApplication:
         self.application_id: str = self._context.applicationId
         warn_of_risks(self._context)
         self._settings = settings.with_secret()
+        self._access = AccessSettings.of(settings)
         local = runs_on_one_machine(self._context)
         self._host = settings.host or (_LOOPBACK if local else _EVERY_ADDRESS)
         advertised = settings.coordinator_host or (
@@ -172,6 +174,7 @@ class SparkApplication:
                 file_bytes=settings.log_file_bytes,
                 files=settings.log_files,
             ),
+            access=self._access,
             strict_determinism=settings.strict_determinism,
             lame_duck_s=settings.lame_duck_s,
         )

@@ -254,9 +254,7 @@ class AccessControl:
         task.add_done_callback(_ignore_failure)
 
     def _stamps_now(self, keys: str) -> tuple[_Stamp | None, ...]:
-        return tuple(
-            _stamp(path) for path in (self._file, keys) if path and "://" not in path
-        )
+        return tuple(_stamp(path) for path in (self._file, keys) if path and "://" not in path)
 
 
 def _key(authorization: str) -> bytes:

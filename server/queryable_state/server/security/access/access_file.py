@@ -128,9 +128,7 @@ class _Table:
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of texts, none of them empty; empty if not set."""
         value = self.values.get(key, [])
-        if not isinstance(value, list) or not all(
-            isinstance(each, str) and each for each in value
-        ):
+        if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
             raise self.mistake(key, 'write a list of texts, as in ["flights*"]')
         return tuple(value)
 

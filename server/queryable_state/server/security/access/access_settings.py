@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from queryable_state.wire.errors import InvalidRequestError
@@ -29,6 +30,13 @@ class AccessSettings:
     """True: listen beyond the loopback address without TLS or without authentication. Only for
     networks in which everyone may read and change all state."""
 
+    @classmethod
+    def of(cls, settings: AccessSettings) -> AccessSettings:
+        """These settings alone, of an object that has more; raises as `check`."""
+        found = cls(**{each.name: getattr(settings, each.name) for each in dataclasses.fields(cls)})
+        found.check()
+        return found
+
     @property
     def authenticates(self) -> bool:
         """True if calls need a token."""
@@ -53,5 +61,5 @@ class AccessSettings:
 _WHY = {
     "access_file": "the file that grants something to the callers",
     "jwt_issuer": "the issuer of the tokens",
-    "jwt_audience": "the audience of the tokens, so that tokens for other services are accepted",
+    "jwt_audience": "the audience of the tokens, so tokens for other services would be accepted",
 }

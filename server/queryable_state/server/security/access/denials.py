@@ -10,6 +10,7 @@ from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.wire.errors import AuthenticationError, PermissionDeniedError, shown
 
 if TYPE_CHECKING:
+    from queryable_state.server.security.access.caller import Caller, StateRights
     from queryable_state.server.security.access.grants import Kind
     from queryable_state.wire.errors import QueryableStateError
 
@@ -45,6 +46,10 @@ class Denials:
         )
         self._count(f"no grant of {verb}", "denying a call: %s", error.message)
         return error
+
+    def of_rights(self, caller: Caller, kind: Kind, rights: StateRights) -> PermissionDeniedError:
+        """As `denied`, of a state that the caller may see."""
+        return self.denied(caller.name, kind, rights.name.job_name, rights.name.state)
 
     def unnamed(self, caller: str, kind: Kind, state_id: int) -> QueryableStateError:
         """As `denied`, for a state that the caller names by its id alone."""

@@ -30,7 +30,7 @@ KINDS = {kind.name.lower(): kind for kind in Kind if kind.name}
 
 
 class NamePattern:
-    """Patterns of names, in which `*` stands for any text. One of them must match the whole name."""
+    """Patterns of names, in which `*` stands for any text; one must match the whole name."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = tuple(patterns)

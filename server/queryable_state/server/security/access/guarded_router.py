@@ -6,10 +6,10 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.frames.answer_frames import frame_of, refusal_of
-from queryable_state.server.query.router import QuerySession, Router
+from queryable_state.server.query.router import Router
 from queryable_state.server.security.access.caller import caller_of_call
 from queryable_state.server.security.access.grants import Kind
+from queryable_state.server.security.access.guarded_session import GuardedSession
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     AmbiguousJobError,
@@ -23,9 +23,8 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from queryable_state.server.query.router import Deliver
+    from queryable_state.server.query.router import Deliver, QuerySession
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.server.security.access.access_control import AccessControl
     from queryable_state.server.security.access.caller import Caller, StateRights
     from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.security.admission.admission import Quota
@@ -54,7 +53,14 @@ class GuardedRouter(Router):
         caller = self._gate.caller_of_hello(authorization)
         if caller.is_internal:
             return self._router.session(deliver)
-        return _GuardedSession(self, self._router, self._access, deliver, caller, authorization)
+        return GuardedSession(
+            self._router,
+            self._access,
+            self.rights,
+            deliver,
+            caller=caller,
+            authorization=authorization,
+        )
 
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
         caller = caller_of_call.get()
@@ -62,7 +68,7 @@ class GuardedRouter(Router):
             return await self._router.answers(query)
         rights = await self.rights(caller, query.state_id)
         if not rights.may_read:
-            raise self._denied(caller, Kind.READ, rights)
+            raise self._access.denials.of_rights(caller, Kind.READ, rights)
         if rights.quota is None:
             return await self._router.answers(query)
         rights.quota.admit(len(query.keys))
@@ -76,7 +82,7 @@ class GuardedRouter(Router):
         caller = caller_of_call.get()
         rights = self._access.rights(caller, located.registration)
         if not caller.is_internal and Kind.SCAN not in rights.kinds:
-            raise self._denied(caller, Kind.SCAN, rights)
+            raise self._access.denials.of_rights(caller, Kind.SCAN, rights)
         async with aclosing(self._router.scan(query, located)) as messages:
             if caller.is_internal:
                 async for message in messages:
@@ -99,7 +105,7 @@ class GuardedRouter(Router):
         caller = caller_of_call.get()
         rights = self._access.rights(caller, located.registration)
         if not rights.kinds & (Kind.SCAN | Kind.ADMIN):
-            raise self._denied(caller, Kind.SCAN, rights)
+            raise self._access.denials.of_rights(caller, Kind.SCAN, rights)
         if rights.quota is not None:
             rights.quota.admit(0)
         return await self._router.measure(located, timeout_ms, placement_version=placement_version)
@@ -144,9 +150,7 @@ class GuardedRouter(Router):
             response = await self._router.list_states(request)
         except _NOT_THERE as unknown:
             raise await self._unknown(caller, request.job, "", unknown) from None
-        visible = [
-            state for state in response.states if self._access.rights(caller, state).kinds
-        ]
+        visible = [state for state in response.states if self._access.rights(caller, state).kinds]
         if request.job and not visible and not caller.grants.lists_unknown(request.job, ""):
             raise self._hidden(caller, request.job, "")
         return query_pb2.ListStatesResponse(states=visible)
@@ -168,14 +172,6 @@ class GuardedRouter(Router):
         if not known.kinds:
             raise self._access.denials.unnamed(caller.name, Kind.LIST, state_id)
         return known
-
-    def denied_read(self, caller: Caller, rights: StateRights) -> QueryableStateError:
-        """The refusal of a look-up of a state that the caller may see."""
-        return self._denied(caller, Kind.READ, rights)
-
-    def _denied(self, caller: Caller, kind: Kind, rights: StateRights) -> QueryableStateError:
-        name = rights.name
-        return self._access.denials.denied(caller.name, kind, name.job_name, name.state)
 
     def _hidden(self, caller: Caller, job: str, state: str) -> QueryableStateError:
         return self._access.denials.denied(caller.name, Kind.LIST, job, state)
@@ -214,86 +210,6 @@ class GuardedRouter(Router):
             "the access rules have changed during the scan: continue with its page token",
             retry_after_ms=1,
         )
-
-
-class _GuardedSession(QuerySession):
-    """The queries of one connection and its caller."""
-
-    def __init__(
-        self,
-        guard: GuardedRouter,
-        router: Router,
-        access: AccessControl,
-        deliver: Deliver,
-        caller: Caller,
-        authorization: str,
-    ) -> None:
-        self._guard = guard
-        self._access = access
-        self._deliver = deliver
-        self._caller = caller
-        self._authorization = authorization
-        self._session = router.session(self._delivered)
-        self._quotas: dict[int, Quota] = {}
-        """Quotas of unanswered queries, by their id."""
-        self._pending: set[asyncio.Task[None]] = set()
-
-    def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
-        """Raises `AuthenticationError` once the caller's token is not valid any more."""
-        caller = self._caller
-        if not self._access.is_valid(caller):
-            caller = self._caller = self._access.authenticate_now(self._authorization)
-        rights = self._access.rights_now(caller, query.state_id)
-        if rights is not None:
-            return self._ask(caller, rights, query, frame)
-        task = asyncio.get_running_loop().create_task(self._ask_later(caller, query, frame))
-        self._pending.add(task)
-        task.add_done_callback(self._pending.discard)
-        return None
-
-    async def aclose(self) -> None:
-        pending = tuple(self._pending)
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
-        await self._session.aclose()
-
-    def _ask(
-        self, caller: Caller, rights: StateRights, query: query_pb2.Query, frame: bytes
-    ) -> bytes | None:
-        quota = rights.quota
-        try:
-            if not rights.may_read:
-                raise self._guard.denied_read(caller, rights)
-            if quota is not None:
-                quota.admit(len(query.keys))
-        except QueryableStateError as refusal:
-            return frame_of(refusal_of(query.id, refusal))
-        if quota is None:
-            return self._session.ask(query, frame)
-        self._quotas[query.id] = quota
-        answer = self._session.ask(query, frame)
-        if answer is not None:
-            del self._quotas[query.id]
-            quota.answered(len(answer))
-        return answer
-
-    async def _ask_later(self, caller: Caller, query: query_pb2.Query, frame: bytes) -> None:
-        try:
-            rights = await self._guard.rights(caller, query.state_id)
-        except QueryableStateError as refusal:
-            answer: bytes | None = frame_of(refusal_of(query.id, refusal))
-        else:
-            answer = self._ask(caller, rights, query, frame)
-        if answer is not None:
-            self._deliver(query.id, answer, True)
-
-    def _delivered(self, query_id: int, frame: bytes, last: bool) -> None:
-        if self._quotas:
-            quota = self._quotas.pop(query_id, None) if last else self._quotas.get(query_id)
-            if quota is not None:
-                quota.answered(len(frame))
-        self._deliver(query_id, frame, last)
 
 
 async def _wait_for_bytes(quota: Quota, page_timeout_ms: int) -> None:

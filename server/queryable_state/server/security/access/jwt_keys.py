@@ -94,9 +94,10 @@ class JwtKeys:
         )
 
     async def refresh(self) -> None:
-        """Fetches the keys on a thread, unless that was done lately; keeps the old ones if it fails.
+        """Fetches the keys on a thread, unless that was done lately.
 
-        Concurrent calls share one fetch. Raises `RetryLaterError` if there are no keys at all.
+        A failure leaves the old ones. Concurrent calls share one fetch. Raises `RetryLaterError`
+        if there are no keys at all.
         """
         if self._fetching is None and self.may_refresh():
             self._begun_at_s = self._clock()
@@ -212,7 +213,7 @@ def _jwks_keys(data: bytes, where: str) -> tuple[JwtKey, ...]:
         content = json.loads(data)
         described = content["keys"]
         if not isinstance(described, list):
-            raise TypeError("`keys` is no list")  # noqa: TRY301 - one message for every mistake
+            raise TypeError("`keys` is no list")
     except (ValueError, TypeError, KeyError) as problem:
         raise InvalidRequestError(f"{where} is neither a JWKS nor a PEM: {problem!r}") from problem
     keys: list[JwtKey] = []
