@@ -31,7 +31,7 @@ _ALLOWED_IN_COMMANDS = {"cli"}
 # The folders of each package, lowest first: a folder may import itself and the folders before it.
 # Modules directly in a package are its interfaces or its top, and only circles are refused there.
 _LAYERS = {
-    "wire": ("schema", "values", "keys", "frames"),
+    "wire": ("schema", "values", "keys", "frames", "arrow"),
     "client": ("_reading", "_batching", "_connection", "_routing", "_scans", "blocking"),
     "server": ("process", "serving"),
     "server/storage": ("layered", "heap", "rocksdb"),

@@ -14,7 +14,6 @@ from tests.wire.conftest import value_types, values_of
 
 from queryable_state.streaming.functions import KeyedProcessFunction, UserFunctionError
 from queryable_state.streaming.runtime.columns.arrow_types import (
-    arrow_type,
     to_arrow_value,
     to_python,
     type_of_arrow,
@@ -27,6 +26,7 @@ from queryable_state.streaming.runtime.columns.value_columns import (
     encode_rows,
 )
 from queryable_state.streaming.testing import KeyedOperatorHarness
+from queryable_state.wire.arrow.arrow_types import arrow_type
 from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.type_serializer import PickleSerializer
 from queryable_state.wire.schema.types import Kind, TypeInfo, Types, type_info

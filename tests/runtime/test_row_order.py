@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from queryable_state.streaming.descriptors import ListStateDescriptor
 from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, to_arrow_value
+from queryable_state.streaming.runtime.columns.arrow_types import to_arrow_value
 from queryable_state.streaming.runtime.columns.ordered_rows import (
     MOST_BYTES,
     HeldRows,
@@ -31,6 +31,7 @@ from queryable_state.streaming.runtime.columns.row_order import (
 )
 from queryable_state.streaming.runtime.operators.operators import Reduce
 from queryable_state.streaming.testing import KeyedOperatorHarness
+from queryable_state.wire.arrow.arrow_types import arrow_type
 from queryable_state.wire.schema.types import Types, type_info
 
 if TYPE_CHECKING:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from queryable_state.client._batching.multi_lookup import look_up_many, raise_call_error
+from queryable_state.client._batching.multi_lookup import (
+    look_up_many,
+    raise_call_error,
+    raise_if_unread,
+)
 from queryable_state.client._client_base import ClientBase
 from queryable_state.client._reading.multi_get import MultiGet
 from queryable_state.client._reading.outcomes import OutcomeResults, StateOutcomes
@@ -113,8 +117,10 @@ class MultiLookups(ClientBase):
             one_cut: Read all keys from one committed batch, across all owners.
 
         A key may fail alone, for example if its owner is unreachable; its `KeyResult` has the
-        error. The future raises only errors of the whole call: an unknown or ambiguous job, an
-        unknown state, a mismatching descriptor, an invalid argument or a closed client.
+        error, and the result is not `complete`. The future raises the error if not one key could
+        be read, for example because no server answers, and errors of the whole call: an unknown or
+        ambiguous job, an unknown state, a mismatching descriptor, an invalid argument or a closed
+        client.
         """
         try:
             batcher = self._batcher(job, state_name, options)
@@ -133,6 +139,7 @@ class MultiLookups(ClientBase):
 async def _multi_get(batcher: KeyBatcher, keys: list[Any], outcomes: KeyOutcomes) -> MultiGet:
     await outcomes.future
     raise_call_error(batcher, outcomes)
+    raise_if_unread(outcomes)
     return MultiGet(keys, outcomes.all())
 
 
@@ -141,6 +148,7 @@ async def _consistent_multi_get(
 ) -> MultiGet:
     check_snapshot(batcher.options.consistency.wire)
     outcomes = await read_keys_in_snapshot(dispatcher, batcher, keys)
+    raise_if_unread(outcomes)
     return MultiGet(keys, outcomes.all())
 
 

@@ -4,6 +4,10 @@ A program creates a `StreamExecutionEnvironment`, keys a stream and processes it
 `set_queryable` method of a descriptor makes a state visible to `queryable_state.client`.
 """
 
+from queryable_state.wire.packaging.extras import require_extra
+
+require_extra("streaming", "queryable_state.streaming")
+
 from queryable_state.streaming import windows
 from queryable_state.streaming.co_functions import (
     CoFlatMapFunction,

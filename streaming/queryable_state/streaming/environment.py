@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from queryable_state.server.process.console_log import log_to_console
 from queryable_state.streaming.config.configuration import CONF_PREFIX
 from queryable_state.streaming.config.durability_settings import DurabilitySettings
 from queryable_state.streaming.config.settings import EnvironmentSettings, joined
@@ -37,9 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from queryable_state.streaming.execution.job_result import JobExecutionResult
-    from queryable_state.streaming.graph.nodes import (
-        StreamNode,
-    )
+    from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.job_client import JobClient
     from queryable_state.streaming.operator_handles import FrameFunction
 
@@ -76,6 +75,7 @@ class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, Envi
         process environment and a file; see `EnvironmentSettings`. A `configuration` overrides them;
         as in PyFlink it may be the first argument.
         """
+        log_to_console()
         if isinstance(spark, Configuration):
             spark, configuration = None, spark
         session = active_session() if spark is None else spark

@@ -12,6 +12,7 @@ from queryable_state.client import (
     KeyStatus,
     KeyTypeError,
     PlacementError,
+    QueryTimeoutError,
     RetryLaterError,
     StateLostError,
     Types,
@@ -127,3 +128,33 @@ async def test_closing_fails_the_call(
         await pending
     with pytest.raises(ClientClosedError):
         await client.multi_get("sensors", "last", KEYS, one_cut=one_cut)
+
+
+@pytest.mark.parametrize("one_cut", [True, False])
+@pytest.mark.parametrize("direct", [True, False], ids=["direct", "proxy"])
+async def test_a_call_that_reaches_nobody_raises(
+    cluster: InProcessCluster, job: InProcessJob, direct: bool, one_cut: bool
+) -> None:
+    """Also after the client has read before: what it knew is no answer."""
+    proxy = await cluster.add_proxy()
+    async with client_of(proxy.address, direct=direct) as client:
+        assert (await client.multi_get("sensors", "last", KEYS, one_cut=one_cut)).complete
+        for server in tuple(cluster.servers):
+            await cluster.stop_server(server)
+        with pytest.raises((RetryLaterError, PlacementError, QueryTimeoutError)):
+            await client.multi_get("sensors", "last", [*KEYS, 7], one_cut=one_cut, timeout_s=1)
+
+
+async def test_a_partial_answer_can_be_raised(client: QueryableStateClient) -> None:
+    partial = await client.multi_get("sensors", "last", ["sensor_3", 7])
+    assert not partial.complete
+    with pytest.raises(KeyTypeError):
+        partial.raise_if_failed()
+    whole = await client.multi_get("sensors", "last", ["sensor_3", "nobody"])
+    assert whole.complete
+    whole.raise_if_failed()
+
+
+async def test_keys_of_another_type_alone_raise(client: QueryableStateClient) -> None:
+    with pytest.raises(KeyTypeError):
+        await client.multi_get("sensors", "last", [7, 8])

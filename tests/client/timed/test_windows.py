@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.client.timed.stored import EVENTS, FIRST, KEYS, LAST, MAXIMA, MINUTES
+from tests.client.timed.stored import EVENTS, FIRST, KEYS, LAST, MAXIMA, MINUTES, TIMERS
 
 from queryable_state.client import (
     InvalidRequestError,
@@ -191,3 +191,29 @@ async def test_the_blocking_client_has_the_same_calls(
             assert len(client.get_timers("windows", "operator.timers", "sensor_1")) == 3
 
     await asyncio.to_thread(ask)
+
+
+async def test_windows_of_a_scan_are_columns(asker: QueryableStateClient) -> None:
+    frame = await asker.scan("windows", "maxima").to_pandas()
+    assert list(frame.columns) == ["key", "window_start", "window_end", "value"]
+    found = {
+        (key, TimeWindow(start.to_pydatetime(), end.to_pydatetime())): value
+        for key, start, end, value in frame.itertuples(index=False)
+    }
+    assert found == {(key, window): v for key, ws in MAXIMA.items() for window, v in ws.items()}
+    one = await asker.scan("windows", "maxima", window=FIRST).to_pandas()
+    assert list(one.columns) == ["key", "value"]
+    keys = await asker.scan("windows", "events", keys_only=True).to_pandas()
+    assert keys["window_start"].astype("int64").tolist() == [FIRST.start, LAST.start]
+
+
+async def test_timers_of_a_scan_are_a_column(asker: QueryableStateClient) -> None:
+    table = await asker.scan("windows", "operator.timers").to_arrow()
+    found = {row["key"]: row["timers"] for row in table.to_pylist()}
+    assert set(found) == set(TIMERS)
+    assert found["sensor_1"][-1] == {
+        "clock": "EVENT_TIME",
+        "timestamp_ms": 59_999,
+        "window_start_ms": FIRST.start,
+        "window_end_ms": FIRST.end,
+    }

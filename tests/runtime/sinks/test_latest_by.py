@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.ordering import order_columns
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_type
 from queryable_state.streaming.runtime.columns.value_columns import decode_fields, encode_rows
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
 from queryable_state.streaming.testing import InMemoryStateBackend, KeyedOperatorHarness
+from queryable_state.wire.arrow.arrow_types import arrow_type
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo, Types, type_info
 from queryable_state.wire.values.value_codec import ValueCodec
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.runtime.columns.arrow_types import (
-    arrow_type,
     to_arrow_value,
     to_python,
     type_of_arrow,
@@ -27,6 +26,7 @@ from queryable_state.streaming.runtime.columns.value_columns import (
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.testing import InMemoryStateBackend, KeyedOperatorHarness
+from queryable_state.wire.arrow.arrow_types import arrow_type
 from queryable_state.wire.errors import (
     InvalidRequestError,
     LimitExceededError,

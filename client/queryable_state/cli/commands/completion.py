@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.packaging.extras import require_extra
 
 if TYPE_CHECKING:
     import argparse
@@ -29,11 +30,10 @@ def add_command(
 
 def _run(whole: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     try:
-        import shtab
-    except ModuleNotFoundError:
-        raise InvalidRequestError(
-            "completion needs the package shtab, which is not installed: "
-            "pip install 'spark-queryable-state[cli]'"
-        ) from None
+        require_extra("cli", "completion")
+    except ModuleNotFoundError as missing:
+        raise InvalidRequestError(str(missing)) from None
+    import shtab
+
     print(shtab.complete(whole, shell=options.shell))
     return 0

@@ -7,12 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.packaging.extras import require_extra
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
-
-_EXTRA = "spark-queryable-state[server]"
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -36,13 +35,9 @@ def _with_extra(
             level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
         )
         try:
-            return run(options)
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.startswith("queryable_state"):
-                raise
-            raise InvalidRequestError(
-                f"{name} needs the package {error.name}, which is not installed: "
-                f"pip install '{_EXTRA}'"
-            ) from error
+            require_extra("server", name)
+        except ModuleNotFoundError as missing:
+            raise InvalidRequestError(str(missing)) from None
+        return run(options)
 
     return run_or_name_the_extra

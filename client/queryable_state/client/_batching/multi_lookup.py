@@ -10,6 +10,7 @@ from queryable_state.wire.errors import (
     AmbiguousJobError,
     AuthenticationError,
     DescriptorMismatchError,
+    KeyTypeError,
     QueryableStateError,
     UnknownJobError,
     UnknownStateError,
@@ -71,3 +72,12 @@ def raise_call_error(batcher: KeyBatcher, outcomes: KeyOutcomes) -> None:
     for failure in outcomes.failures():
         if isinstance(failure, _CALL_ERRORS):
             raise failure.copy()
+
+
+def raise_if_unread(outcomes: KeyOutcomes) -> None:
+    """Raises an error if not one key was read: a caller who looks only at what was found would
+    take it for an answer."""
+    failures = list(outcomes.failures())
+    if failures and len(failures) == len(outcomes.by_position):
+        others = (failure for failure in failures if not isinstance(failure, KeyTypeError))
+        raise next(others, failures[0]).copy()

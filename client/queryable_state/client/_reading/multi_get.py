@@ -57,7 +57,11 @@ class KeyResult:
 
 
 class MultiGet(Sequence[KeyResult]):
-    """Results of many keys: a sequence of `KeyResult`, aligned with the requested keys."""
+    """Results of many keys: a sequence of `KeyResult`, aligned with the requested keys.
+
+    At least one key was read, unless none was requested. `found` and `missing` leave out the keys
+    that failed: check `complete`, or call `raise_if_failed`.
+    """
 
     def __init__(self, keys: Sequence[Any], outcomes: Sequence[Outcome]) -> None:
         self._keys = keys
@@ -88,6 +92,17 @@ class MultiGet(Sequence[KeyResult]):
             for key, outcome in zip(self._keys, self._outcomes, strict=True)
             if isinstance(outcome, QueryableStateError)
         ]
+
+    @property
+    def complete(self) -> bool:
+        """True if every key was read: it is found or missing."""
+        return not any(isinstance(outcome, QueryableStateError) for outcome in self._outcomes)
+
+    def raise_if_failed(self) -> None:
+        """Raises the error of the first key that could not be read; does nothing if `complete`."""
+        for outcome in self._outcomes:
+            if isinstance(outcome, QueryableStateError):
+                raise outcome.copy()
 
     @property
     def info(self) -> dict[str, ReadInfo]:

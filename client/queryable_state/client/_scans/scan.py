@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.info import ReadInfo
 from queryable_state.client._reading.state_types import scanned_state
 from queryable_state.client._reading.timed.key_windows import WindowedKey
 from queryable_state.client._routing.retries import LOOKUPS
+from queryable_state.client._scans.arrow_scan import ArrowScan
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
@@ -23,15 +24,13 @@ if TYPE_CHECKING:
 
     from queryable_state.client._batching.key_batcher import KeyBatcher
     from queryable_state.client._connection.scan_call import ScanCall
-    from queryable_state.client._reading.states import KvState
     from queryable_state.client._routing.dispatcher import Dispatcher
+    from queryable_state.client._scans.arrow_columns import ArrowColumns
+    from queryable_state.client._scans.page import Entry, Page
     from queryable_state.client._scans.scan_range import ScanRange
 
-    Entry = tuple[Any, KvState | None]
-    Page = list[Entry]
 
-
-class Scan:
+class Scan(ArrowScan):
     """Asynchronous iterator of the keys of a state with their states, from one committed batch.
 
         async with client.scan(job, "lastTemperature", prefix="sensor_") as scan:
@@ -47,9 +46,10 @@ class Scan:
     For a state of timers, the states are `PendingTimers`. Key groups follow each other, and keys
     are in order within each key group. States are None with `keys_only`. The first request is
     sent when the first page is read, and the server sends a page only when the client reads it. A
-    scan can be iterated once. If a state does not fit into one answer, its methods raise an error,
-    and the scan is not `complete`. A scan holds its batch open on the servers until it ends: close
-    a scan that you leave early (`async with`, or `aclose`).
+    scan can be iterated once. `to_arrow` and `to_pandas` read it as columns. If a state does not
+    fit into one answer, its methods raise an error, and the scan is not `complete`. A scan holds
+    its batch open on the servers until it ends: close a scan that you leave early (`async with`,
+    or `aclose`).
 
     If a server leaves or state moves, the scan continues on other servers at the same batch. It
     raises `VersionGoneError` if that batch is compacted: start again, or open another scan with
@@ -122,6 +122,11 @@ class Scan:
             return await self._next_page()
         finally:
             self._is_read = False
+
+    def put_back(self, entries: deque[Entry]) -> None:
+        """Takes entries back, to return them next; empties `entries`."""
+        self._entries.extendleft(reversed(entries))
+        entries.clear()
 
     async def _next_page(self) -> Page | None:
         deadline = asyncio.get_running_loop().time() + self._batcher.options.timeout_s
@@ -250,6 +255,18 @@ class Scan:
                 context = DecodeContext(answer_codecs, message.info, window)
             page.append((key, None if keys_only else scanned_state(kind, each, context)))
         return page
+
+    def _arrow_columns(self) -> ArrowColumns:
+        from queryable_state.client._scans.arrow_columns import ArrowColumns
+
+        located, expectation = self._batcher.handle.located, self._batcher.options.expectation
+        assert located is not None
+        return ArrowColumns(
+            located.registration,
+            None if expectation is None else expectation.value_type,
+            one_window=self._batcher.options.window is not None,
+            keys_only=self._range.keys_only,
+        )
 
     def _drop_call(self) -> None:
         call, self._call = self._call, None

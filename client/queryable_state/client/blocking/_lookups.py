@@ -89,7 +89,10 @@ class KeyLookups(ClientBase):
         one_cut: bool = False,
         **options: Unpack[ReadOptions],
     ) -> MultiGet:
-        """Returns one result for each of many keys, aligned with `keys`; a key may fail alone."""
+        """Returns one result for each of many keys, aligned with `keys`; a key may fail alone.
+
+        Raises the error if not one key could be read.
+        """
         call = self._client.multi_get
         return self._call(call, job, state_name, list(keys), one_cut=one_cut, **options)
 

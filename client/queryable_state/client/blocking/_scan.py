@@ -11,9 +11,12 @@ from queryable_state.client._errors import ClientClosedError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pandas as pd
+    import pyarrow as pa
+
     from queryable_state.client._reading.info import ReadInfo
     from queryable_state.client._reading.states import KvState
-    from queryable_state.client._scans.scan import Page
+    from queryable_state.client._scans.page import Page
     from queryable_state.client._scans.scan import Scan as AsyncScan
     from queryable_state.wire.calls.loop_thread import LoopThread
 
@@ -66,11 +69,34 @@ class Scan:
         page: Page | None = self._thread.call(self._scan.next_page)
         return page
 
+    def arrow_batches(self) -> Iterator[pa.RecordBatch]:
+        """Iterates over the pages as record batches, each of at most a few hundred keys."""
+        batches = self._rest().arrow_batches()
+
+        async def next_batch() -> pa.RecordBatch | None:
+            return await anext(batches, None)
+
+        while (batch := self._thread.call(next_batch)) is not None:
+            yield batch
+
+    def to_arrow(self) -> pa.Table:
+        """Reads the rest of the scan into a table, which may be empty."""
+        return self._thread.call(self._rest().to_arrow)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Reads the rest of the scan into a data frame, which may be empty; maps are dicts."""
+        return self._thread.call(self._rest().to_pandas)
+
     def close(self) -> None:
         """Ends the scan on client and servers. Idempotent."""
         self._entries.clear()
         with suppress(ClientClosedError):
             self._thread.call(self._scan.aclose)
+
+    def _rest(self) -> AsyncScan:
+        """The scan behind the entries that were not taken, which it gets back."""
+        self._scan.put_back(self._entries)
+        return self._scan
 
     def __iter__(self) -> Self:
         return self

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.process.log_settings import LogSettings
 
-_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _ProcessLog(RotatingFileHandler):
@@ -34,9 +34,9 @@ def log_to_file(path: Path, settings: LogSettings) -> None:
     handler = _ProcessLog(
         path, maxBytes=settings.file_bytes, backupCount=settings.files, encoding="utf-8"
     )
-    logging.basicConfig(handlers=[handler], level=settings.level, format=_FORMAT)
+    logging.basicConfig(handlers=[handler], level=settings.level, format=FORMAT)
 
 
 def log_to_stderr(level: str) -> None:
     """Logs to stderr."""
-    logging.basicConfig(level=level, format=_FORMAT)
+    logging.basicConfig(level=level, format=FORMAT)

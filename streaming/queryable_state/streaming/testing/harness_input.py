@@ -10,10 +10,10 @@ from xxhash import xxh64_intdigest
 
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.ordering import order_columns
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema
 from queryable_state.streaming.runtime.columns.row_check import row_check
 from queryable_state.streaming.runtime.operators.spec import columns_of
 from queryable_state.streaming.runtime.states.input_spec import InputSpec
+from queryable_state.wire.arrow.arrow_types import arrow_schema
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.key_groups import KeyGroups, key_group_range, subtask_of
 from queryable_state.wire.rows import row_values

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from queryable_state.streaming.runtime.aggregates.aggregate import AggregateKind, FieldAggregate
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_type
 from queryable_state.streaming.runtime.columns.value_columns import (
     DTYPES,
     column_of_numbers,
     numbers,
 )
+from queryable_state.wire.arrow.arrow_types import arrow_type
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.schema.types import Kind
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from queryable_state.streaming.runtime.aggregates.accumulators import accumulator
 from queryable_state.streaming.runtime.aggregates.key_columns import key_columns
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema
 from queryable_state.streaming.runtime.columns.value_columns import cast_column
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
 from queryable_state.streaming.runtime.states.column_state import ColumnState
 from queryable_state.streaming.runtime.states.key_table import shown_key
+from queryable_state.wire.arrow.arrow_types import arrow_schema
 from queryable_state.wire.errors import InvalidRequestError, SerializationError
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, to_arrow_value
+from queryable_state.streaming.runtime.columns.arrow_types import to_arrow_value
+from queryable_state.wire.arrow.arrow_types import arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema
 from queryable_state.streaming.runtime.columns.event_time import timestamps
 from queryable_state.streaming.runtime.columns.value_columns import cast_column
+from queryable_state.wire.arrow.arrow_types import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

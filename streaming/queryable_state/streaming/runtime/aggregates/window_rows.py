@@ -12,10 +12,10 @@ from queryable_state.streaming.runtime.aggregates.windowed_aggregate import (
     WINDOW_FIELDS,
     ColumnFunction,
 )
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema
 from queryable_state.streaming.runtime.columns.value_columns import cast_column
 from queryable_state.streaming.runtime.operators.operator_run import MAIN
 from queryable_state.streaming.runtime.states.key_table import distinct_rows
+from queryable_state.wire.arrow.arrow_types import arrow_schema
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

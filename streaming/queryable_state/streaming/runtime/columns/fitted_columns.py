@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, field_names
+from queryable_state.wire.arrow.arrow_types import arrow_type, field_names
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.schema.types import Kind, TypeInfo
 

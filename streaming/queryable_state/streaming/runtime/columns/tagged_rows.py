@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema
+from queryable_state.wire.arrow.arrow_types import arrow_schema
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:

@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from queryable_state.streaming.runtime.columns.arrow_types import (
-    arrow_type,
-    to_arrow_value,
-    to_python,
-)
+from queryable_state.streaming.runtime.columns.arrow_types import to_arrow_value, to_python
+from queryable_state.wire.arrow.arrow_types import arrow_type
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.rows import row_values
 from queryable_state.wire.schema.types import Kind, TypeInfo

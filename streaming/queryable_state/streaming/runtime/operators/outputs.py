@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from queryable_state.streaming.functions import UserFunctionError
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema, to_arrow_value
+from queryable_state.streaming.runtime.columns.arrow_types import to_arrow_value
 from queryable_state.streaming.runtime.columns.event_time import EVENT_TIME_COLUMN
 from queryable_state.streaming.runtime.operators.spec import columns_of
 from queryable_state.streaming.runtime.pickling import pickled
+from queryable_state.wire.arrow.arrow_types import arrow_schema
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.rows import row_class, row_values
 from queryable_state.wire.schema.types import Field, Kind

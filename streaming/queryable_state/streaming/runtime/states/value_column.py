@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_type
 from queryable_state.streaming.runtime.columns.fitted_columns import fitted_column, fitted_fields
 from queryable_state.streaming.runtime.columns.row_parts import taken_rows
 from queryable_state.streaming.runtime.columns.value_columns import decode_column, decode_rows
 from queryable_state.streaming.runtime.states.column_state import ColumnState
 from queryable_state.streaming.vectorised.functions import ValueColumn
+from queryable_state.wire.arrow.arrow_types import arrow_type
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason, SerializationError
 from queryable_state.wire.schema.types import Kind
 

@@ -8,12 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from queryable_state.streaming.functions import UserFunctionError
-from queryable_state.streaming.runtime.columns.arrow_types import (
-    arrow_schema,
-    arrow_type,
-    field_names,
-    to_arrow_value,
-)
+from queryable_state.streaming.runtime.columns.arrow_types import to_arrow_value
 from queryable_state.streaming.runtime.columns.fitted_columns import fitted_column, fitted_fields
 from queryable_state.streaming.runtime.columns.value_columns import cast_column
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
@@ -24,6 +19,7 @@ from queryable_state.streaming.runtime.vectorised.batch_context import (
     DeclaringBatchContext,
 )
 from queryable_state.streaming.vectorised.functions import BatchKeys
+from queryable_state.wire.arrow.arrow_types import arrow_schema, arrow_type, field_names
 from queryable_state.wire.errors import QueryableStateError, SerializationError
 from queryable_state.wire.schema.types import Kind, TypeInfo
 

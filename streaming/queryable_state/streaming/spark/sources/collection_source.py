@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema
 from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.operators.spec import columns_of
 from queryable_state.streaming.spark.types import schema
+from queryable_state.wire.arrow.arrow_types import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

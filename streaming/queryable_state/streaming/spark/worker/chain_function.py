@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
+from queryable_state.server.process.console_log import log_to_console
 from queryable_state.streaming.spark.queries.failure import to_be_carried
 from queryable_state.wire.errors import QueryableStateError
 
@@ -35,6 +36,7 @@ class ChainFunction:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from queryable_state.streaming.runtime.stateless.chain import ChainTask
 
+        log_to_console()
         task = TaskContext.get()
         partition = 0 if task is None else task.partitionId()
         batch_id = None if task is None else task.getLocalProperty(_BATCH_ID)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
+from queryable_state.server.process.console_log import log_to_console
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 from queryable_state.streaming.spark.queries.failure import to_be_carried
 from queryable_state.streaming.spark.queries.query_operators import QueryOperator, to_name
@@ -93,6 +94,7 @@ class StageFunction:
         )
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        log_to_console()
         try:
             yield from self._run(batches)
         except QueryableStateError as error:
