@@ -50,9 +50,7 @@ class Dispatcher:
         credentials: Credentials | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._pool = ConnectionPool(
-            self, address, client, direct=direct, credentials=credentials
-        )
+        self._pool = ConnectionPool(self, address, client, direct=direct, credentials=credentials)
         self._batchers = KeyBatchers(self._loop, self.submit)
         self._locator = Locator(self._pool, self._batchers, unpickle=unpickle)
         self._unlocated = UnlocatedBatches(self._locator, self, self._end_with)
