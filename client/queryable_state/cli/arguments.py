@@ -8,6 +8,7 @@ import math
 import os
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire.errors import InvalidRequestError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 SERVER_VARIABLE = "QUERYABLE_STATE_SERVER"
+TOKEN_VARIABLE = "QUERYABLE_STATE_TOKEN"
 
 _DEFAULT_SERVER = "localhost:9069"
 _DEFAULT_PORT = 9069
@@ -91,6 +93,11 @@ def add_operation(
         f"{_DEFAULT_SERVER})",
     )
     parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help=f"file with the token of a caller (default: the token in {TOKEN_VARIABLE}, else none)",
+    )
+    parser.add_argument(
         "--timeout",
         type=float,
         default=_TIMEOUT_S,
@@ -149,7 +156,9 @@ async def answer(options: argparse.Namespace) -> int:
     from queryable_state.client import QueryableStateClient
 
     host, port = server_of(options)
-    async with QueryableStateClient(host, port, timeout_s=seconds_of(options)) as client:
+    async with QueryableStateClient(
+        host, port, timeout_s=seconds_of(options), token=token_of(options)
+    ) as client:
         exit_code: int
         if options.of_state:
             # Its types are needed to parse keys and to format values.
@@ -171,6 +180,21 @@ def server_of(options: argparse.Namespace) -> tuple[str, int]:
             "[::1]:9069"
         )
     return match["six"] or match["name"], port
+
+
+def token_of(options: argparse.Namespace) -> str | None:
+    """The token in `--token-file`, else in the environment; None if there is none."""
+    if options.token_file is None:
+        return os.environ.get(TOKEN_VARIABLE, "").strip() or None
+    try:
+        token = Path(options.token_file).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InvalidRequestError(
+            f"cannot read --token-file {options.token_file}: {problem}"
+        ) from problem
+    if not token:
+        raise InvalidRequestError(f"--token-file {options.token_file} is empty")
+    return token
 
 
 def seconds_of(options: argparse.Namespace) -> float:

@@ -17,6 +17,7 @@ from queryable_state.client._arguments import (
 )
 from queryable_state.client._batching.expectation import Expectation
 from queryable_state.client._batching.query_options import QueryOptions
+from queryable_state.client._connection.token_credentials import TokenCredentials
 from queryable_state.client._consistency import Consistency, checked_consistency
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._read_options import ReadOptions, check_options
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from queryable_state.client._batching.key_batcher import KeyBatcher
+    from queryable_state.client._connection.token_credentials import Token
 
 DEFAULT_PORT = 9069
 DEFAULT_TIMEOUT_S = 5.0
@@ -55,6 +57,7 @@ class ClientBase:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         direct: bool = True,
         unpickle: bool = False,
+        token: Token | None = None,
     ) -> None:
         """Checks the settings; connects on first use.
 
@@ -66,13 +69,19 @@ class ClientBase:
                 uses only the given server, which must then be a proxy.
             unpickle: Load values of pickled types. Set it only if everyone who can write to
                 the job's state may run code in this process.
+            token: Token that names the caller to servers that ask for one: a text, or a function
+                that returns the current one. The client calls the function on its event loop for
+                every call and connection, so it must not block; if a server refuses a token,
+                the client asks it for another one.
 
-        Raises `InvalidRequestError` for a host, port or timeout out of range.
+        Raises `InvalidRequestError` for a host, port or timeout out of range, or a token that no
+        header can carry.
         """
         self._address = checked_address(host, port)
         self._timeout_s = checked_timeout(timeout_s)
         self._direct = direct
         self._unpickle = unpickle
+        self._credentials = None if token is None else TokenCredentials(token)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opened: Dispatcher | None = None
         self._closed = False
@@ -127,7 +136,11 @@ class ClientBase:
         if self._opened is None:
             self._loop = loop
             self._opened = Dispatcher(
-                self._address, client=client_name(), unpickle=self._unpickle, direct=self._direct
+                self._address,
+                client=client_name(),
+                unpickle=self._unpickle,
+                direct=self._direct,
+                credentials=self._credentials,
             )
         return self._opened
 

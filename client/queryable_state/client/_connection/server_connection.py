@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from queryable_state.client._batching.batch import Batch
     from queryable_state.client._connection.events import BatchEvents
     from queryable_state.wire.frames.frame_ports import FramePorts
+    from queryable_state.wire.security.authorization import Credentials
 
 # Measured: smaller batches cost more messages, larger ones leave the other side idle.
 BATCH_KEYS = 512
@@ -50,6 +51,7 @@ class ServerConnection:
         *,
         max_backoff_s: float,
         frame_ports: FramePorts,
+        credentials: Credentials | None = None,
         server_id: str = "",
         known: query_pb2.ServerDescription | None = None,
     ) -> None:
@@ -59,6 +61,7 @@ class ServerConnection:
         self.known = known
         """The latest description of the server by LocateState."""
         self._frame_ports = frame_ports
+        self.credentials = credentials
         # gRPC closes a connection with the last reference to its channel: `aclose` drops both.
         self._channel: grpc.aio.Channel | None = grpc.aio.insecure_channel(
             address, options=CHANNEL_OPTIONS
@@ -225,6 +228,7 @@ class ServerConnection:
                 frame_ports=self._frame_ports,
                 on_frame=connection.on_frame,
                 on_end=connection.on_end,
+                credentials=self.credentials,
             ).open(self.known, _CONNECT_TIMEOUT_S)
         except QueryableStateError as error:
             self._connecting = None
@@ -285,6 +289,10 @@ class ServerConnection:
 
     def _on_end(self, connection: Connection, error: QueryableStateError) -> None:
         self._draining.discard(connection)
+        if error.reason == Reason.UNAUTHENTICATED:
+            # The token was valid when the connection was opened. Its successor sends the current
+            # one, and is refused if that is not valid either.
+            error = RetryLaterError(error.message, retry_after_ms=1)
         self._fail(connection.take_all(), error)
         if self._connection is connection:
             self._connection = None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from queryable_state.wire.errors import QueryableStateError
 
-    Token = str | Callable[[], str]
+Token: TypeAlias = str | Callable[[], str]
 
 
 class TokenCredentials:

@@ -15,6 +15,7 @@ from queryable_state.client._routing.retries import CALLS, LOOKUPS
 from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError
 from queryable_state.wire.frames.frame_ports import FramePorts
+from queryable_state.wire.security.credentialed_calls import with_credentials
 from queryable_state.wire.status import ERROR_METADATA, error_from_call
 
 if TYPE_CHECKING:
@@ -25,10 +26,14 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.connection_info import ConnectionInfo
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.located_state import Owner
+    from queryable_state.wire.security.authorization import Credentials
 
 # An owner behind a firewall stays unreachable; the home server is expected back soon.
 _OWNER_BACKOFF_S = 30.0
 _HOME_BACKOFF_S = 0.5
+
+# A token is the same for every method.
+_METHOD = "/queryable_state.v1.QueryableState"
 
 _Response = TypeVar("_Response")
 
@@ -40,10 +45,19 @@ class ConnectionPool:
     owner once a stream to it is open; until then, or if the owner is unreachable, to home.
     """
 
-    def __init__(self, events: BatchEvents, home: str, client: str, *, direct: bool) -> None:
+    def __init__(
+        self,
+        events: BatchEvents,
+        home: str,
+        client: str,
+        *,
+        direct: bool,
+        credentials: Credentials | None = None,
+    ) -> None:
         self._events = events
         self._client = client
         self._direct = direct
+        self._credentials = credentials
         self._frame_ports = FramePorts()
         self._home = ServerConnection(
             events,
@@ -51,6 +65,7 @@ class ConnectionPool:
             client,
             max_backoff_s=_HOME_BACKOFF_S,
             frame_ports=self._frame_ports,
+            credentials=credentials,
         )
         self._by_address = {home: self._home}
         self._closed = False
@@ -70,6 +85,7 @@ class ConnectionPool:
                 self._client,
                 max_backoff_s=_OWNER_BACKOFF_S,
                 frame_ports=self._frame_ports,
+                credentials=self._credentials,
                 server_id=owner.server_id,
                 known=owner.description(),
             )
@@ -229,7 +245,12 @@ class ConnectionPool:
         timeout_s: float,
     ) -> _Response:
         try:
-            return await rpc(server)(request, timeout=timeout_s)
+            answer: _Response = await with_credentials(
+                self._credentials,
+                _METHOD,
+                lambda metadata: rpc(server)(request, timeout=timeout_s, metadata=metadata),
+            )
+            return answer
         except grpc.aio.AioRpcError as refused:
             raise self.refusal(refused, server, timeout_s) from refused
         except asyncio.CancelledError:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
 
+    from queryable_state.client._connection.token_credentials import Token
+
 _Result = TypeVar("_Result")
 
 
@@ -31,9 +33,10 @@ class ClientBase:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         direct: bool = True,
         unpickle: bool = False,
+        token: Token | None = None,
     ) -> None:
         self._client = AsyncClient(
-            host, port, timeout_s=timeout_s, direct=direct, unpickle=unpickle
+            host, port, timeout_s=timeout_s, direct=direct, unpickle=unpickle, token=token
         )
         self._lock = threading.Lock()
         self._thread: LoopThread | None = None

@@ -7,14 +7,17 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
+from queryable_state.server.security.access.grants import Kind
 from queryable_state.wire.errors import AuthenticationError, PermissionDeniedError, shown
 
 if TYPE_CHECKING:
     from queryable_state.server.security.access.caller import Caller, StateRights
-    from queryable_state.server.security.access.grants import Kind
     from queryable_state.wire.errors import QueryableStateError
 
 _log = RateLimitedLog(logging.getLogger(__name__))
+
+
+_VERBS = {Kind.READ: "read", Kind.SCAN: "scan", Kind.LIST: "see", Kind.ADMIN: "administer"}
 
 
 class Denials:
@@ -35,16 +38,13 @@ class Denials:
         The error is the same whether or not such a state exists: `job` and `state` are what the
         caller wrote.
         """
-        verb = (kind.name or "").lower()
         where = (f"state {shown(state)!r}" if state else "states") + (
             f" of job {shown(job)!r}" if job else ""
         )
         error = PermissionDeniedError(
-            f"caller {shown(caller)!r} may not {verb} {where}, or there is none: ask for a grant "
-            f'with kinds = ["{verb}"] in the access file of the servers '
-            "(spark.queryable_state.access_file)"
+            f"caller {shown(caller)!r} may not {_VERBS[kind]} {where}, or there is none: {_ask(kind)}"
         )
-        self._count(f"no grant of {verb}", "denying a call: %s", error.message)
+        self._count(f"no grant to {_VERBS[kind]}", "denying a call: %s", error.message)
         return error
 
     def of_rights(self, caller: Caller, kind: Kind, rights: StateRights) -> PermissionDeniedError:
@@ -53,15 +53,22 @@ class Denials:
 
     def unnamed(self, caller: str, kind: Kind, state_id: int) -> QueryableStateError:
         """As `denied`, for a state that the caller names by its id alone."""
-        verb = (kind.name or "").lower()
         error = PermissionDeniedError(
-            f"caller {shown(caller)!r} may not {verb} the state with id {state_id}, or there is "
-            f'none: ask for a grant with kinds = ["{verb}"] in the access file of the servers '
-            "(spark.queryable_state.access_file)"
+            f"caller {shown(caller)!r} may not {_VERBS[kind]} the state with id {state_id}, or there "
+            f"is none: {_ask(kind)}"
         )
-        self._count(f"no grant of {verb}", "denying a call: %s", error.message)
+        self._count(f"no grant to {_VERBS[kind]}", "denying a call: %s", error.message)
         return error
 
     def _count(self, cause: str, text: str, message: str) -> None:
         self.counts[cause] += 1
         _log.write(logging.WARNING, cause, text, message)
+
+
+def _ask(kind: Kind) -> str:
+    # Any grant includes seeing a state.
+    name = "read" if kind is Kind.LIST else _VERBS[kind]
+    return (
+        f'ask for a grant with kinds = ["{name}"] in the access file of the servers '
+        "(spark.queryable_state.access_file)"
+    )
