@@ -175,5 +175,5 @@ async def test_a_withdrawn_token_ends_open_connections(
             return False
 
         async with asyncio.timeout(20):
-            while not await is_denied():
+            while not await is_denied():  # noqa: ASYNC110 - until the file is read again
                 await asyncio.sleep(0.02)

@@ -54,9 +54,9 @@ class TestOneQueryPerSecond:
 
     async def test_our_client_gives_up_at_its_deadline(self, proxy: ProxyServer) -> None:
         async with client(proxy.address, token("reader"), timeout_s=0.3, direct=False) as asked:
+            assert await value(asked) == 1.0
             with pytest.raises(RetryLaterError, match="limit `queries_per_s`"):
-                for number in range(100):
-                    await value(asked, number)
+                await value(asked, 2)
 
 
 class TestFiveQueriesPerSecond:
@@ -119,7 +119,7 @@ class TestScans:
             assert found in ("RESOURCE_EXHAUSTED", "OK")
             first.cancel()
             async with asyncio.timeout(20):
-                while await asker.status("ScanKvState", **NAMED) != "OK":
+                while await asker.status("ScanKvState", **NAMED) != "OK":  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
 
 

@@ -11,11 +11,7 @@ from queryable_state.client._connection.connection import Connection
 from queryable_state.client._connection.waiting_batches import WaitingBatches
 from queryable_state.client._reading.connection_info import ConnectionInfo
 from queryable_state.v1 import query_pb2, query_pb2_grpc
-from queryable_state.wire.errors import (
-    QueryableStateError,
-    Reason,
-    RetryLaterError,
-)
+from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
 from queryable_state.wire.frames.query_stream import CHANNEL_OPTIONS, StreamOpener
 
 if TYPE_CHECKING:
@@ -80,8 +76,6 @@ class ServerConnection:
         self._connect_at = 0.0
         self._waiting = WaitingBatches(self._send_or_reroute)
         self.batch_keys = BATCH_KEYS
-        self._request_bytes = 0
-        """Most bytes of a query; 0: not known."""
 
     @property
     def stub(self) -> query_pb2_grpc.QueryableStateAsyncStub:
@@ -199,9 +193,7 @@ class ServerConnection:
         if connecting is not None:
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
-        connections = (
-            {*self._draining} if self._connection is None else {*self._draining, self._connection}
-        )
+        connections = {*self._draining, *filter(None, (self._connection,))}
         self._connection = None
         self._draining.clear()
         for connection in connections:
@@ -290,8 +282,7 @@ class ServerConnection:
     def _on_end(self, connection: Connection, error: QueryableStateError) -> None:
         self._draining.discard(connection)
         if error.reason == Reason.UNAUTHENTICATED:
-            # The token was valid when the connection was opened. Its successor sends the current
-            # one, and is refused if that is not valid either.
+            # The token was valid at first. The next connection sends the current one.
             error = RetryLaterError(error.message, retry_after_ms=1)
         self._fail(connection.take_all(), error)
         if self._connection is connection:

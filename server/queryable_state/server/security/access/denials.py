@@ -42,7 +42,8 @@ class Denials:
             f" of job {shown(job)!r}" if job else ""
         )
         error = PermissionDeniedError(
-            f"caller {shown(caller)!r} may not {_VERBS[kind]} {where}, or there is none: {_ask(kind)}"
+            f"caller {shown(caller)!r} may not {_VERBS[kind]} {where}, or there is none: "
+            f"{_ask(kind)}"
         )
         self._count(f"no grant to {_VERBS[kind]}", "denying a call: %s", error.message)
         return error
@@ -54,8 +55,8 @@ class Denials:
     def unnamed(self, caller: str, kind: Kind, state_id: int) -> QueryableStateError:
         """As `denied`, for a state that the caller names by its id alone."""
         error = PermissionDeniedError(
-            f"caller {shown(caller)!r} may not {_VERBS[kind]} the state with id {state_id}, or there "
-            f"is none: {_ask(kind)}"
+            f"caller {shown(caller)!r} may not {_VERBS[kind]} the state with id {state_id}, or "
+            f"there is none: {_ask(kind)}"
         )
         self._count(f"no grant to {_VERBS[kind]}", "denying a call: %s", error.message)
         return error
