@@ -208,6 +208,12 @@ class AuthenticationError(QueryableStateError):
     default_reason = Reason.UNAUTHENTICATED
 
 
+class PermissionDeniedError(QueryableStateError):
+    """Ask for a grant: the caller may not do this with this state, or there is no such state."""
+
+    default_reason = Reason.PERMISSION_DENIED
+
+
 class SupersededError(QueryableStateError):
     """Stop: a newer run, attempt or server has taken over, or the batch is committed."""
 
@@ -250,7 +256,19 @@ class InternalError(QueryableStateError):
     default_reason = Reason.INTERNAL
 
 
+_OF_JOBS = (
+    Reason.DUPLICATE_NAME, Reason.NON_DETERMINISTIC_INPUT, Reason.PARTIAL_BATCH,
+    Reason.MISSING_BATCH_ID, Reason.INCOMPATIBLE_STATE, Reason.USER_FUNCTION_FAILED,
+    Reason.SUBTASK_MISMATCH,
+)  # fmt: skip
+_LATER = (Reason.BEHIND, Reason.OVERLOADED, Reason.UNAVAILABLE, Reason.STOPPING)
 _CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
+    **dict.fromkeys(_OF_JOBS, JobError),
+    **dict.fromkeys(_LATER, RetryLaterError),
+    **dict.fromkeys((Reason.NOT_OWNER, Reason.LEASE_EXPIRED, Reason.NO_OWNER), PlacementError),
+    **dict.fromkeys((Reason.FENCED, Reason.ALREADY_COMMITTED, Reason.STALE_TOKEN), SupersededError),
+    **dict.fromkeys((Reason.CORRUPT, Reason.CHECKSUM_MISMATCH), CorruptDataError),
+    **dict.fromkeys((Reason.PROTOCOL_MISMATCH, Reason.UNSUPPORTED), InvalidRequestError),
     Reason.INVALID_REQUEST: InvalidRequestError,
     Reason.KEY_TYPE_MISMATCH: KeyTypeError,
     Reason.DESCRIPTOR_MISMATCH: DescriptorMismatchError,
@@ -259,34 +277,13 @@ _CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
     Reason.AMBIGUOUS_JOB: AmbiguousJobError,
     Reason.UNKNOWN_KEY: UnknownKeyOrNamespaceError,
     Reason.LIMIT_EXCEEDED: LimitExceededError,
-    Reason.PROTOCOL_MISMATCH: InvalidRequestError,
     Reason.UNAUTHENTICATED: AuthenticationError,
-    Reason.UNSUPPORTED: InvalidRequestError,
-    Reason.NOT_OWNER: PlacementError,
-    Reason.LEASE_EXPIRED: PlacementError,
-    Reason.NO_OWNER: PlacementError,
-    Reason.BEHIND: RetryLaterError,
-    Reason.OVERLOADED: RetryLaterError,
-    Reason.UNAVAILABLE: RetryLaterError,
-    Reason.STOPPING: RetryLaterError,
+    Reason.PERMISSION_DENIED: PermissionDeniedError,
     Reason.DEADLINE_EXCEEDED: QueryTimeoutError,
     Reason.VERSION_GONE: VersionGoneError,
     Reason.STATE_LOST: StateLostError,
-    Reason.CORRUPT: CorruptDataError,
-    Reason.INTERNAL: InternalError,
-    Reason.FENCED: SupersededError,
-    Reason.ALREADY_COMMITTED: SupersededError,
-    Reason.STALE_TOKEN: SupersededError,
-    Reason.CHECKSUM_MISMATCH: CorruptDataError,
-    Reason.DUPLICATE_NAME: JobError,
-    Reason.NON_DETERMINISTIC_INPUT: JobError,
-    Reason.PARTIAL_BATCH: JobError,
-    Reason.MISSING_BATCH_ID: JobError,
-    Reason.INCOMPATIBLE_STATE: JobError,
-    Reason.USER_FUNCTION_FAILED: JobError,
     Reason.CHECKPOINT_FAILED: CheckpointError,
     Reason.RESTORE_MISMATCH: RestoreMismatchError,
-    Reason.SUBTASK_MISMATCH: JobError,
 }
 
 

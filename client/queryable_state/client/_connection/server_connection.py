@@ -9,11 +9,7 @@ from queryable_state.client._connection.connection import Connection
 from queryable_state.client._connection.server_channel import ServerChannel
 from queryable_state.client._connection.waiting_batches import WaitingBatches
 from queryable_state.client._reading.connection_info import ConnectionInfo
-from queryable_state.wire.errors import (
-    QueryableStateError,
-    Reason,
-    RetryLaterError,
-)
+from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
 from queryable_state.wire.frames.query_stream import StreamOpener
 
 if TYPE_CHECKING:
@@ -21,6 +17,7 @@ if TYPE_CHECKING:
     from queryable_state.client._connection.events import BatchEvents
     from queryable_state.v1 import query_pb2, query_pb2_grpc
     from queryable_state.wire.frames.frame_ports import FramePorts
+    from queryable_state.wire.security.authorization import Credentials
     from queryable_state.wire.security.connector import Connector
 
 # Measured: smaller batches cost more messages, larger ones leave the other side idle.
@@ -51,6 +48,7 @@ class ServerConnection:
         max_backoff_s: float,
         frame_ports: FramePorts,
         connector: Connector,
+        credentials: Credentials | None = None,
         server_id: str = "",
         known: query_pb2.ServerDescription | None = None,
     ) -> None:
@@ -63,6 +61,7 @@ class ServerConnection:
         self._connector = connector
         self._channel = ServerChannel(address, connector)
         self.diagnosis = self._channel.diagnosis
+        self.credentials = credentials
         self._events = events
         self._client = client
         self._loop = asyncio.get_running_loop()
@@ -74,8 +73,6 @@ class ServerConnection:
         self._connect_at = 0.0
         self._waiting = WaitingBatches(self._send_or_reroute)
         self.batch_keys = BATCH_KEYS
-        self._request_bytes = 0
-        """Most bytes of a query; 0: not known."""
 
     @property
     def stub(self) -> query_pb2_grpc.QueryableStateAsyncStub:
@@ -194,7 +191,7 @@ class ServerConnection:
         if connecting is not None:
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
-        connections = {each for each in (self._connection, *self._draining) if each is not None}
+        connections = {*self._draining, *filter(None, (self._connection,))}
         self._connection = None
         self._draining.clear()
         for connection in connections:
@@ -222,6 +219,7 @@ class ServerConnection:
                 connector=self._connector,
                 on_frame=connection.on_frame,
                 on_end=connection.on_end,
+                credentials=self.credentials,
             ).open(self.known, _CONNECT_TIMEOUT_S)
         except QueryableStateError as error:
             self._connecting = None
@@ -282,6 +280,9 @@ class ServerConnection:
 
     def _on_end(self, connection: Connection, error: QueryableStateError) -> None:
         self._draining.discard(connection)
+        if error.reason == Reason.UNAUTHENTICATED:
+            # The token was valid at first. The next connection sends the current one.
+            error = RetryLaterError(error.message, retry_after_ms=1)
         self._fail(connection.take_all(), error)
         if self._connection is connection:
             self._connection = None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine, Iterable
 
+    from queryable_state.client._connection.token_credentials import Token
     from queryable_state.wire.security.tls import Tls
 
 _Result = TypeVar("_Result")
@@ -35,6 +36,7 @@ class ClientBase:
         direct: bool = True,
         unpickle: bool = False,
         tls: Tls | bool = False,
+        token: Token | None = None,
     ) -> None:
         self._client = AsyncClient(
             host,
@@ -44,6 +46,7 @@ class ClientBase:
             direct=direct,
             unpickle=unpickle,
             tls=tls,
+            token=token,
         )
         self._lock = threading.Lock()
         self._thread: LoopThread | None = None

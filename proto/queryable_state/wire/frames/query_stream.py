@@ -38,8 +38,8 @@ _DESCRIBE = "/queryable_state.v1.QueryableState/DescribeServer"
 _FIRST_ATTEMPT_S = 0.25
 _LATER_ATTEMPTS_S = 3.0
 
-# The server answers but accepts no connection now: it would refuse unary calls, too.
-_REFUSED_FOR_NOW = (Reason.OVERLOADED, Reason.STOPPING)
+# The server answers but accepts no connection: it would refuse unary calls, too.
+_REFUSED_ANYWAY = (Reason.OVERLOADED, Reason.STOPPING, Reason.UNAUTHENTICATED)
 
 
 class QueryStream(Protocol):
@@ -135,7 +135,7 @@ class StreamOpener:
         try:
             return await self._over_frames(server, self._on_end, _FIRST_ATTEMPT_S)
         except (OSError, QueryableStateError) as failure:
-            if isinstance(failure, QueryableStateError) and failure.reason in _REFUSED_FOR_NOW:
+            if isinstance(failure, QueryableStateError) and failure.reason in _REFUSED_ANYWAY:
                 raise
             return failure
 

@@ -17,6 +17,7 @@ from queryable_state.server.checkpoint_server.checkpoint_loader import Checkpoin
 from queryable_state.server.checkpoint_server.checkpoint_reader import CheckpointReader
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.security.access.gate_opener import open_gate
 from queryable_state.server.security.server_tls import ServerTls
 from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
@@ -100,6 +101,7 @@ class CheckpointServer:
                     plain_grpc=settings.plain_grpc,
                 ),
                 tls=tls,
+                gate=open_gate(settings.access, stack, server_id=self.server_id),
             )
             stack.push_async_callback(server.aclose, self.shutdown, settings.drain_timeout_s)
             server.bind(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.server.checkpoint.file_systems.storage import is_local
 from queryable_state.server.config.log_settings import LOG_LEVELS
 from queryable_state.server.json_settings import json_settings
+from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.serving.advertised import ADVERTISED_HOST_VARIABLE, Advertised
 from queryable_state.server.serving.listen_settings import (
     PROXY_FRAME_PORTS,
@@ -73,6 +74,35 @@ def add_listening(parser: argparse.ArgumentParser) -> None:
         "the load balancer's health checks. SIGINT skips it, a second signal ends at once "
         "(default: %(default)g)",
     )
+
+
+def add_access(parser: argparse.ArgumentParser) -> None:
+    """Adds `--access-file`, the options of JWTs and `--insecure`."""
+    parser.add_argument(
+        "--access-file",
+        default="",
+        metavar="FILE",
+        help="TOML with tokens, grants and limits; reloaded when it changes. Without it everyone "
+        "who reaches the port may read everything",
+    )
+    parser.add_argument(
+        "--jwt-keys",
+        default="",
+        metavar="FILE_OR_URL",
+        help="JWKS or PEM with the public keys of JWTs",
+    )
+    parser.add_argument("--jwt-issuer", default="", metavar="ISS", help="issuer of JWTs")
+    parser.add_argument("--jwt-audience", default="", metavar="AUD", help="audience of JWTs")
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="listen beyond this machine without TLS or without --access-file",
+    )
+
+
+def access_settings(options: argparse.Namespace) -> AccessSettings:
+    """The settings of `add_access`."""
+    return AccessSettings.from_settings(options)
 
 
 def check_listening(options: argparse.Namespace) -> None:

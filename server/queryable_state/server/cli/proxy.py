@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.server.cli.arguments import (
+    access_settings,
+    add_access,
     add_listening,
     add_log_level,
     add_storage_options,
@@ -45,6 +47,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         action="store_true",
         help="start although no driver is found yet; health is NOT_SERVING until one is",
     )
+    add_access(proxy)
     add_listening(proxy)
     add_serving_tls(proxy)
     add_log_level(proxy)
@@ -74,6 +77,7 @@ def _settings(options: argparse.Namespace) -> ProxySettings:
         plain_grpc=options.plain_grpc,
         lame_duck_s=lame_duck_s(options),
         tls=serving_tls(options),
+        access=access_settings(options),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.server.cli.arguments import (
+    access_settings,
+    add_access,
     add_listening,
     add_log_level,
     add_storage_options,
@@ -40,6 +42,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="folder of a checkpoint (chk-<n>) or savepoint, or a state root for its newest intact "
         "checkpoint: a path, file:///..., s3://...",
     )
+    add_access(parser)
     add_listening(parser)
     add_serving_tls(parser)
     add_log_level(parser)
@@ -78,6 +81,7 @@ def _run(options: argparse.Namespace) -> int:
             plain_grpc=options.plain_grpc,
             lame_duck_s=lame_duck_s(options),
             tls=serving_tls(options),
+            access=access_settings(options),
         ),
         options.log_level,
     )

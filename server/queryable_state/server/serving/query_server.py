@@ -13,6 +13,7 @@ from queryable_state.server.public_grpc import public_grpc_server
 from queryable_state.server.query.frames.frame_server import FrameServer
 from queryable_state.server.query.frames.open_streams import OpenStreams
 from queryable_state.server.query.service import QueryableStateService
+from queryable_state.server.security.access.guarded_router import GuardedRouter
 from queryable_state.server.security.server_tls import port_adder
 from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.serving.health_service import SERVICE_NAME, HealthService
@@ -22,6 +23,7 @@ from queryable_state.wire.frames.stream_hello import frame_endpoint
 if TYPE_CHECKING:
     from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.router import Router, ServiceInfo
+    from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.security.server_tls import ServerTls
     from queryable_state.server.serving.advertised import Advertised
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
@@ -84,16 +86,20 @@ class QueryServer:
         budgets: ClientBudgets | None = None,
         *,
         tls: ServerTls | None = None,
+        gate: Gate | None = None,
     ) -> None:
         """`budgets` are those of the process if it has several servers; `tls`: None serves in
-        clear text."""
+        clear text; `gate` authenticates callers, None: everyone is answered."""
         budgets = budgets or ClientBudgets(info.limits.held_bytes)
+        if gate is not None:
+            router = GuardedRouter(router, gate)
         self._server = public_grpc_server(
             public_options(info.limits),
             plain=info.plain_grpc,
             budgets=budgets,
             read_timeout_s=info.limits.read_timeout_s,
             endless=_ENDLESS,
+            gate=gate,
         )
         self._tls = tls
         self._streams = OpenStreams(info)

@@ -9,6 +9,7 @@ from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.security.access.gate_opener import open_gate
 from queryable_state.server.security.server_tls import ServerTls, port_adder
 from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.byte_budget import ClientBudgets
@@ -58,6 +59,7 @@ def bind_ports(
         default_deadline_ms=settings.default_deadline_ms,
     )
     budgets = ClientBudgets(settings.limits.held_bytes)
+    gate = open_gate(settings.access, stack, server_id=server_id, secret=settings.secret)
     # Another process may take ports at the same time: the first one decides the place.
     ports, advertised = StatedPorts.of(settings), Advertised(host=settings.advertised_host)
     servers = []
@@ -77,6 +79,7 @@ def bind_ports(
             ),
             budgets,
             tls=tls,
+            gate=gate,
         )
         owner = role == query_pb2.OWNER
         port = server.bind(

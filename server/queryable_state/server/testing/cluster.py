@@ -11,6 +11,7 @@ from queryable_state.internal.v1 import backend_pb2_grpc
 from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.query.proxy.proxy_server import ProxyServer
 from queryable_state.server.query.proxy.settings import ProxySettings
+from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.server import StateServer
@@ -164,6 +165,7 @@ class InProcessCluster:
             "ports": "0",
             "frame_ports": self._frame_ports,
             "plain_grpc": self._settings.get("plain_grpc", False),
+            "access": self._settings.get("access", AccessSettings()),
             "drain_timeout_s": 0.2,
             "tls": self._tls,
         }

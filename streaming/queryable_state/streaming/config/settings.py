@@ -12,6 +12,7 @@ from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.config.setting import setting
 from queryable_state.server.coordinator.settings import BatchSettings
+from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import ListenSettings
 from queryable_state.server.serving.serving_settings import ServingSettings
@@ -43,6 +44,7 @@ class EnvironmentSettings(
     TlsSettings,
     LogSettings,
     Limits,
+    AccessSettings,
 ):
     """Settings of one Spark application, and defaults for its jobs.
 

@@ -14,6 +14,7 @@ from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.advertised import environment_host
 from queryable_state.server.state_server.settings import StateServerSettings
@@ -161,6 +162,7 @@ class SparkApplication:
             limits=Limits.from_settings(settings),
             logs=LogSettings.from_settings(settings),
             tls=TlsSettings.from_settings(settings),
+            access=AccessSettings.from_settings(settings),
         )
 
     def scratch_location(self) -> str:

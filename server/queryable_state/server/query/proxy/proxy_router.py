@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.proxy.location_table import LocationTable
     from queryable_state.server.query.router import Deliver, Engine
     from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.v1 import registration_pb2
     from queryable_state.wire.located_state import LocatedState
     from queryable_state.wire.security.connector import Connector
     from queryable_state.wire.security.signed_calls import CallSigner
@@ -65,7 +66,7 @@ class ProxyRouter(Router):
         self._pending: dict[int, tuple[list[query_pb2.Answer], asyncio.Future[None]]] = {}
         self._last_id = 0
 
-    def session(self, deliver: Deliver) -> ProxySession:
+    def session(self, deliver: Deliver, authorization: str = "") -> ProxySession:
         session = ProxySession(
             deliver,
             self._locations,
@@ -139,6 +140,9 @@ class ProxyRouter(Router):
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         return await self._locations.locate(request)
+
+    async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
+        return await self._locations.registered(state_id)
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
         return await self._locations.list_jobs(request)

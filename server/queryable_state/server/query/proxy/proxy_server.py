@@ -13,6 +13,7 @@ from queryable_state.server.query.proxy.followed_coordinator import FollowedCoor
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.security.access.gate_opener import open_gate
 from queryable_state.server.security.server_tls import ServerTls
 from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
@@ -102,6 +103,7 @@ class ProxyServer:
                     plain_grpc=settings.plain_grpc,
                 ),
                 tls=tls,
+                gate=open_gate(settings.access, stack, server_id=self.server_id),
             )
             stack.push_async_callback(server.aclose, self.shutdown, settings.drain_timeout_s)
             server.bind(

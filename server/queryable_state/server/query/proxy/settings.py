@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.setting import setting
+from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import PublicListenSettings
 from queryable_state.server.serving.serving_settings import ServingSettings
@@ -40,3 +41,4 @@ class ProxySettings(PublicListenSettings, ServingSettings):
     limits: Limits = field(default_factory=Limits)
 
     tls: TlsSettings = field(default_factory=TlsSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
