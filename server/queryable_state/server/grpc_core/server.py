@@ -92,15 +92,14 @@ class GrpcServer:
 
     def add_insecure_port(self, address: str) -> int:
         """Binds HOST:PORT and returns the port; raises `RuntimeError` if it is in use."""
-        port: int = self._server.add_http2_port(address.encode())
-        if not port:
-            raise RuntimeError(f"cannot listen on {address}")
-        return port
+        return self._add_port(address)
 
-    def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int:
+    def add_secure_port(self, address: str, server_credentials: Any) -> int:
         """Binds HOST:PORT with TLS; as `add_insecure_port`."""
-        credentials: Any = server_credentials
-        port: int = self._server.add_http2_port(address.encode(), credentials._credentials)
+        return self._add_port(address, server_credentials._credentials)
+
+    def _add_port(self, address: str, *credentials: Any) -> int:
+        port: int = self._server.add_http2_port(address.encode(), *credentials)
         if not port:
             raise RuntimeError(f"cannot listen on {address}")
         return port
