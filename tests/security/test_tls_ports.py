@@ -171,7 +171,7 @@ async def test_the_secret_is_never_on_the_wire(
     async with running(tmp_path, tls) as cluster:
         secret = cluster.coordinator.secret.encode()
         async with Relay(cluster.coordinator.address) as relay:
-            proxy = await cluster.add_proxy(coordinator_address=relay.address)
+            proxy = await cluster.add_proxy(coordinators=(relay.address,))
             await read_all(proxy.address, authority.client() if secured else False, direct=False)
         assert len(relay.bytes) > 1000
         assert secret not in relay.bytes
