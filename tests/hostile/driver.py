@@ -16,8 +16,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.settings import StateServerSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.launch import ensure_server
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import registration_pb2
 
@@ -38,8 +39,7 @@ class Cluster(InProcessCluster):
             secret=self.coordinator.secret,
             executor_id=executor_id,
             directory=str(self._directory / executor_id),
-            query_ports="0",
-            proxy_ports="0",
+            ports=ANY_PORTS,
             drain_timeout_s=0.2,
         )
         directory = Path(settings.directory)

@@ -22,8 +22,10 @@ import pyarrow as pa
 from benchmarks.query.dataset import MAX_PARALLELISM, QUERYABLE_NAME
 from benchmarks.sink_stage import sink_stage
 from queryable_state.server.coordinator import Coordinator
-from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.launch import ensure_server
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing import InMemoryEngine
 from queryable_state.streaming import Types
 from queryable_state.streaming.runtime.columns.row_check import row_check
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from benchmarks.query.dataset import Records
-    from queryable_state.server.settings import Backend
+    from queryable_state.server.config.backends import Backend
     from queryable_state.server.state_server.base.server_directory import ServerAddresses
 
 PARALLELISM = 2
@@ -145,8 +147,7 @@ class JobTarget:
             executor_id=folder.name,
             directory=str(folder),
             watched_pid=os.getpid(),
-            query_ports="0",
-            proxy_ports="0",
+            ports=ANY_PORTS,
             backend=self._backend,
         )
 

@@ -6,11 +6,11 @@ import asyncio
 import json
 import math
 import os
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.wire.addresses import parse_addresses
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.json_text import key_from_json
 from queryable_state.wire.keys.time_window import TimeWindow
@@ -28,7 +28,6 @@ TOKEN_VARIABLE = "QUERYABLE_STATE_TOKEN"
 
 _DEFAULT_SERVER = "localhost:9069"
 _DEFAULT_PORT = 9069
-_SERVER = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
 _TIMEOUT_S = 5.0
 
 KEYS_EPILOG = (
@@ -88,8 +87,10 @@ def add_operation(
     parser.set_defaults(run=_run, operation=operation, of_state=of_state)
     parser.add_argument(
         "--server",
+        action="append",
         metavar="HOST[:PORT]",
-        help=f"any proxy or state server of the job (default: {SERVER_VARIABLE}, else "
+        help="any proxy or state server of the job; several with commas between, or the option "
+        f"several times: the first one that is reached is asked (default: {SERVER_VARIABLE}, else "
         f"{_DEFAULT_SERVER})",
     )
     parser.add_argument(
@@ -155,9 +156,8 @@ async def answer(options: argparse.Namespace) -> int:
     from queryable_state.cli.shown_state import ShownState
     from queryable_state.client import QueryableStateClient
 
-    host, port = server_of(options)
     async with QueryableStateClient(
-        host, port, timeout_s=seconds_of(options), token=token_of(options)
+        addresses=servers_of(options), timeout_s=seconds_of(options), token=token_of(options)
     ) as client:
         exit_code: int
         if options.of_state:
@@ -169,17 +169,11 @@ async def answer(options: argparse.Namespace) -> int:
         return exit_code
 
 
-def server_of(options: argparse.Namespace) -> tuple[str, int]:
-    """Host and port of `--server`, else of the environment variable, else the default."""
+def servers_of(options: argparse.Namespace) -> list[str]:
+    """HOST:PORT of each `--server`, else of the environment variable, else the default."""
     given = options.server or os.environ.get(SERVER_VARIABLE) or _DEFAULT_SERVER
-    match = _SERVER.fullmatch(given)
-    port = int(match["port"] or _DEFAULT_PORT) if match else 0
-    if match is None or not 0 < port < 65536:
-        raise InvalidRequestError(
-            f"server {given!r} is invalid: use HOST or HOST:PORT, as in {_DEFAULT_SERVER} or "
-            "[::1]:9069"
-        )
-    return match["six"] or match["name"], port
+    what = "--server" if options.server else SERVER_VARIABLE
+    return parse_addresses(given, what, _DEFAULT_PORT)
 
 
 def token_of(options: argparse.Namespace) -> str | None:

@@ -7,9 +7,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Self
 
 from queryable_state.client._arguments import (
+    DEFAULT_PORT,
     Job,
     check_name,
-    checked_address,
+    checked_addresses,
     checked_timeout,
     checked_window,
     job_text,
@@ -27,11 +28,11 @@ from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Iterable
 
     from queryable_state.client._batching.key_batcher import KeyBatcher
     from queryable_state.client._connection.token_credentials import Token
 
-DEFAULT_PORT = 9069
 DEFAULT_TIMEOUT_S = 5.0
 
 MAX_OPTION_BATCHERS = 128
@@ -51,9 +52,10 @@ class ClientBase:
 
     def __init__(
         self,
-        host: str,
+        host: str | None = None,
         port: int = DEFAULT_PORT,
         *,
+        addresses: str | Iterable[str] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         direct: bool = True,
         unpickle: bool = False,
@@ -64,6 +66,9 @@ class ClientBase:
         Args:
             host: Name or address of any proxy or state server of the job.
             port: Its gRPC port.
+            addresses: Instead of `host` and `port`: several servers, each `HOST` or `HOST:PORT`
+                (IPv6: `[::1]:9069`), as a list or with commas between. The client asks the first
+                one that it reaches, and the next one when that is lost.
             timeout_s: Default timeout of every call, in seconds.
             direct: Send queries directly to the owners of the keys. With False the client
                 uses only the given server, which must then be a proxy.
@@ -74,10 +79,9 @@ class ClientBase:
                 every call and connection, so it must not block; if a server refuses a token,
                 the client asks it for another one.
 
-        Raises `InvalidRequestError` for a host, port or timeout out of range, or a token that no
-        header can carry.
+        Raises `InvalidRequestError` for a host, port, address, timeout or token that is malformed.
         """
-        self._address = checked_address(host, port)
+        self._addresses = checked_addresses(host, port, addresses)
         self._timeout_s = checked_timeout(timeout_s)
         self._direct = direct
         self._unpickle = unpickle
@@ -110,14 +114,14 @@ class ClientBase:
     def __del__(self, _warn: Any = warnings.warn) -> None:
         if getattr(self, "_opened", None) is not None:
             _warn(
-                f"client of {self._address} was never closed: use `async with`, or await aclose()",
+                f"{self!r} was never closed: use `async with`, or await aclose()",
                 ResourceWarning,
                 source=self,
             )
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open" if self._opened else "not opened yet"
-        return f"<QueryableStateClient of {self._address}, {state}>"
+        return f"<QueryableStateClient of {', '.join(self._addresses)}, {state}>"
 
     def _dispatcher(self) -> Dispatcher:
         if self._closed:
@@ -136,7 +140,7 @@ class ClientBase:
         if self._opened is None:
             self._loop = loop
             self._opened = Dispatcher(
-                self._address,
+                self._addresses,
                 client=client_name(),
                 unpickle=self._unpickle,
                 direct=self._direct,

@@ -189,6 +189,10 @@ class RetryLaterError(QueryableStateError):
     default_reason = Reason.UNAVAILABLE
 
 
+class NothingListensError(RetryLaterError):
+    """Check the address, or start the server: no process listens there. Not retried by itself."""
+
+
 class QueryTimeoutError(QueryableStateError, TimeoutError):
     """Ask again with more time, or find out what was slow."""
 
@@ -267,12 +271,13 @@ _OF_JOBS = (
     Reason.SUBTASK_MISMATCH,
 )  # fmt: skip
 _LATER = (Reason.BEHIND, Reason.OVERLOADED, Reason.UNAVAILABLE, Reason.STOPPING)
-
 _CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
     **dict.fromkeys(_OF_JOBS, JobError),
     **dict.fromkeys(_LATER, RetryLaterError),
     **dict.fromkeys((Reason.NOT_OWNER, Reason.LEASE_EXPIRED, Reason.NO_OWNER), PlacementError),
     **dict.fromkeys((Reason.FENCED, Reason.ALREADY_COMMITTED, Reason.STALE_TOKEN), SupersededError),
+    **dict.fromkeys((Reason.CORRUPT, Reason.CHECKSUM_MISMATCH), CorruptDataError),
+    **dict.fromkeys((Reason.PROTOCOL_MISMATCH, Reason.UNSUPPORTED), InvalidRequestError),
     Reason.INVALID_REQUEST: InvalidRequestError,
     Reason.KEY_TYPE_MISMATCH: KeyTypeError,
     Reason.DESCRIPTOR_MISMATCH: DescriptorMismatchError,
@@ -281,16 +286,11 @@ _CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
     Reason.AMBIGUOUS_JOB: AmbiguousJobError,
     Reason.UNKNOWN_KEY: UnknownKeyOrNamespaceError,
     Reason.LIMIT_EXCEEDED: LimitExceededError,
-    Reason.PROTOCOL_MISMATCH: InvalidRequestError,
     Reason.UNAUTHENTICATED: AuthenticationError,
     Reason.PERMISSION_DENIED: PermissionDeniedError,
-    Reason.UNSUPPORTED: InvalidRequestError,
     Reason.DEADLINE_EXCEEDED: QueryTimeoutError,
     Reason.VERSION_GONE: VersionGoneError,
     Reason.STATE_LOST: StateLostError,
-    Reason.CORRUPT: CorruptDataError,
-    Reason.INTERNAL: InternalError,
-    Reason.CHECKSUM_MISMATCH: CorruptDataError,
     Reason.CHECKPOINT_FAILED: CheckpointError,
     Reason.RESTORE_MISMATCH: RestoreMismatchError,
 }

@@ -214,7 +214,7 @@ def test_jwt_settings_belong_together(file: Path, missing: str) -> None:
         "jwt_audience": AUDIENCE,
         "jwt_keys": "keys.json",
     }
-    with pytest.raises(InvalidRequestError, match=f"spark.queryable_state.{missing}"):
+    with pytest.raises(InvalidRequestError, match=rf"spark\.queryable_state\.{missing}"):
         AccessControl(AccessSettings(**(fields | {missing: ""})))  # type: ignore[arg-type]
 
 

@@ -110,7 +110,7 @@ class TestScans:
 
     async def test_scans_at_one_time_are_limited(self, proxy: ProxyServer) -> None:
         async with Asker(proxy.address, "scanner") as asker:
-            request = query_pb2.ScanKvStateRequest(**NAMED)
+            request = query_pb2.ScanKvStateRequest(job="sensors", state_name="last")
             metadata = (("authorization", f"Bearer {token('scanner')}"),)
             first = asker.stub.ScanKvState(request, metadata=metadata)
             assert isinstance(await first.read(), query_pb2.ScanKvStateResponse)

@@ -11,15 +11,16 @@ import grpc.aio
 from queryable_state.client._connection.scan_call import ScanCall
 from queryable_state.client._connection.server_connection import ServerConnection
 from queryable_state.client._errors import ClientClosedError, is_being_cancelled
+from queryable_state.client._routing.home_servers import HomeServers
 from queryable_state.client._routing.retries import CALLS, LOOKUPS
 from queryable_state.wire.calls.retrying import retrying
-from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError
+from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError, Reason
 from queryable_state.wire.frames.frame_ports import FramePorts
 from queryable_state.wire.security.credentialed_calls import with_credentials
 from queryable_state.wire.status import ERROR_METADATA, error_from_call
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from queryable_state.client._batching.state_handle import StateHandle
     from queryable_state.client._connection.events import BatchEvents
@@ -39,16 +40,17 @@ _Response = TypeVar("_Response")
 
 
 class ConnectionPool:
-    """The home server, whose address the client was given, and the owners of located states.
+    """The home servers, whose addresses the client was given, and the owners of located states.
 
     A home server that is a proxy answers for all keys. The client sends queries directly to an
-    owner once a stream to it is open; until then, or if the owner is unreachable, to home.
+    owner once a stream to it is open; until then, or if the owner is unreachable, to the current
+    home server.
     """
 
     def __init__(
         self,
         events: BatchEvents,
-        home: str,
+        homes: Sequence[str],
         client: str,
         *,
         direct: bool,
@@ -59,21 +61,24 @@ class ConnectionPool:
         self._direct = direct
         self._credentials = credentials
         self._frame_ports = FramePorts()
-        self._home = ServerConnection(
-            events,
-            home,
-            client,
-            max_backoff_s=_HOME_BACKOFF_S,
-            frame_ports=self._frame_ports,
-            credentials=credentials,
-        )
-        self._by_address = {home: self._home}
+        self._by_address = {
+            home: ServerConnection(
+                events,
+                home,
+                client,
+                max_backoff_s=_HOME_BACKOFF_S,
+                frame_ports=self._frame_ports,
+                credentials=credentials,
+            )
+            for home in homes
+        }
+        self._homes = HomeServers([*self._by_address.values()])
         self._closed = False
 
     def for_owner(self, owner: Owner) -> ServerConnection:
         """Returns the connection for the keys of an owner; connects to it in the background."""
         if not self._direct or not owner.address:
-            return self._home
+            return self._homes.current
         server = self._by_address.get(owner.address)
         if server is None or server.server_id not in ("", owner.server_id):
             if server is not None:
@@ -93,15 +98,15 @@ class ConnectionPool:
         if server.is_ready:
             return server
         server.connect()
-        return self._home
+        return self._homes.current
 
     def connections(self) -> tuple[ConnectionInfo, ...]:
-        """The current transport to each server, home first."""
+        """The current transport to each server, home servers first."""
         return tuple(server.info for server in self._by_address.values())
 
     async def wait_connected(self, timeout_s: float) -> None:
         """Waits for the current attempts to connect, at most `timeout_s` seconds."""
-        self._home.connect()
+        self._homes.current.connect()
         pool = tuple(self._by_address.values())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -117,7 +122,7 @@ class ConnectionPool:
         }
         for address in [*self._by_address]:
             server = self._by_address[address]
-            if address not in owners and server is not self._home:
+            if address not in owners and server not in self._homes:
                 del self._by_address[address]
                 server.retire()
 
@@ -156,8 +161,8 @@ class ConnectionPool:
         )
 
     def scan(self, request: query_pb2.ScanKvStateRequest) -> ScanCall:
-        """Starts a scan at the home server."""
-        return ScanCall(self, self._home, request)
+        """Starts a scan at the current home server."""
+        return ScanCall(self, self._homes.current, request)
 
     def refusal(
         self, refused: grpc.aio.AioRpcError, server: ServerConnection, timeout_s: float
@@ -166,8 +171,12 @@ class ConnectionPool:
         if self._closed:
             return _closed_error()
         if any(key == ERROR_METADATA for key, _ in refused.trailing_metadata() or ()):
-            return error_from_call(refused, server.address)
+            error = error_from_call(refused, server.address)
+            if error.reason == Reason.STOPPING:
+                self._homes.lost(server)
+            return error
         if refused.code() == grpc.StatusCode.UNAVAILABLE:
+            self._homes.lost(server)
             return server.unreachable(str(refused.details()))
         if refused.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
             return QueryTimeoutError(
@@ -203,9 +212,7 @@ class ConnectionPool:
 
         async def attempt() -> _Response:
             left_s = deadline - loop.time()
-            if home_only:
-                return await self._call(rpc, self._home, request, left_s)
-            return (await self._call_each(rpc, request, left_s))[1]
+            return (await self._call_each(rpc, request, left_s, home_only=home_only))[1]
 
         return await retrying(attempt, LOOKUPS, deadline_s=deadline)
 
@@ -214,15 +221,18 @@ class ConnectionPool:
         rpc: Callable[[ServerConnection], Callable[..., Awaitable[_Response]]],
         request: Any,
         timeout_s: float,
+        *,
+        home_only: bool = False,
     ) -> tuple[ServerConnection, _Response]:
         """Returns the first response and its server."""
         others = [
             server
             for server in self._by_address.values()
-            if server.is_ready and server is not self._home
+            if server.is_ready and server not in self._homes and not home_only
         ]
         # All servers give the same answer; home comes first unless its backoff is running.
-        pool = [self._home, *others] if self._home.may_connect() else [*others, self._home]
+        homes = self._homes.callable()
+        pool = [*homes, *others] if homes[0].may_connect() else [*others, *homes]
         failure: QueryableStateError | None = None
         for number, server in enumerate(pool):
             started = asyncio.get_running_loop().time()
@@ -235,6 +245,8 @@ class ConnectionPool:
                 failure = refusal
             timeout_s -= asyncio.get_running_loop().time() - started
         assert failure is not None
+        if failure.reason == Reason.UNAVAILABLE:
+            await self._homes.refuse_if_nothing_listens()
         raise failure
 
     async def _call(
@@ -245,17 +257,18 @@ class ConnectionPool:
         timeout_s: float,
     ) -> _Response:
         try:
-            answer: _Response = await with_credentials(
+            response: _Response = await with_credentials(
                 self._credentials,
                 _METHOD,
                 lambda metadata: rpc(server)(request, timeout=timeout_s, metadata=metadata),
             )
-            return answer
         except grpc.aio.AioRpcError as refused:
             raise self.refusal(refused, server, timeout_s) from refused
         except asyncio.CancelledError:
             self.raise_if_closed()
             raise
+        self._homes.reached()
+        return response
 
 
 def _closed_error() -> ClientClosedError:

@@ -42,15 +42,16 @@ class Dispatcher:
 
     def __init__(
         self,
-        address: str,
+        addresses: Sequence[str],
         *,
         client: str,
         unpickle: bool,
         direct: bool,
         credentials: Credentials | None = None,
     ) -> None:
+        """`addresses`: HOST:PORT of each home server."""
         self._loop = asyncio.get_running_loop()
-        self._pool = ConnectionPool(self, address, client, direct=direct, credentials=credentials)
+        self._pool = ConnectionPool(self, addresses, client, direct=direct, credentials=credentials)
         self._batchers = KeyBatchers(self._loop, self.submit)
         self._locator = Locator(self._pool, self._batchers, unpickle=unpickle)
         self._unlocated = UnlocatedBatches(self._locator, self, self._end_with)

@@ -34,8 +34,8 @@ class FramePorts:
     def absent(self, address: str) -> None:
         """Records that the server is configured without a frame port; logs no WARNING."""
         self._unreachable[address] = _Unreachable(
-            "the server has no frame port: its spark.queryable_state.frame_ports (--frame-port) "
-            "is empty"
+            "the server has no frame port: its spark.queryable_state.server_frame_ports, "
+            "proxy_frame_ports or --frame-port is empty"
         )
 
     def missed(self, address: str, frame_address: str, failure: Exception) -> None:
@@ -49,8 +49,8 @@ class FramePorts:
         _log.warning(
             "look-ups of server %s go as unary gRPC calls, which are slower: its frame port is not "
             "reached (%s). Let TCP connections through to %s, and see that they end at that "
-            "server; spark.queryable_state.frame_ports (--frame-port) fixes the port. It is tried "
-            "again in the background",
+            "server; spark.queryable_state.server_frame_ports, proxy_frame_ports and --frame-port "
+            "set the port. It is tried again in the background",
             address,
             cause,
             frame_address,

@@ -18,6 +18,7 @@ from queryable_state.server.checkpoint_server.checkpoint_reader import Checkpoin
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.security.access.gate_opener import open_gate
+from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
@@ -99,13 +100,16 @@ class CheckpointServer:
                 gate=open_gate(settings.access, stack, server_id=self.server_id),
             )
             stack.push_async_callback(server.aclose, self.shutdown, settings.drain_timeout_s)
-            address = server.bind(
+            server.bind(
                 PortSpec.parse(settings.ports, "--port"),
                 settings.host,
                 frames=frame_ports(settings.frame_ports, "--frame-port"),
-                advertised_host=settings.advertised_host,
+                advertised=Advertised.parse(
+                    settings.advertised, "--advertise", settings.advertised_frame_port
+                ),
                 what="checkpoint server port",
             )
+            address = server.address
             catalog.address, catalog.frames = address, server.frames
             await server.start()
             server.set_serving(True)

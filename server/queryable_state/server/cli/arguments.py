@@ -7,10 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.file_systems.storage import is_local
+from queryable_state.server.config.log_settings import LOG_LEVELS
 from queryable_state.server.json_settings import json_settings
-from queryable_state.server.process.log_settings import LOG_LEVELS
 from queryable_state.server.security.access.access_settings import AccessSettings
-from queryable_state.server.settings import COORDINATOR_PORT, LAME_DUCK_S, PROXY_PORTS
+from queryable_state.server.serving.advertised import ADVERTISED_HOST_VARIABLE, Advertised
+from queryable_state.server.serving.listen_settings import (
+    COORDINATOR_PORT,
+    PROXY_FRAME_PORTS,
+    PROXY_PORTS,
+)
+from queryable_state.server.serving.ports import PortSpec, frame_ports
+from queryable_state.server.serving.serving_settings import ServingSettings
+from queryable_state.wire.addresses import parse_host, parse_port
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -20,20 +28,21 @@ SECRET_VARIABLE = "QUERYABLE_STATE_SECRET"
 
 
 def add_listening(parser: argparse.ArgumentParser) -> None:
-    """Adds `--port`, `--frame-port`, `--plain-grpc`, `--host` and `--lame-duck`."""
+    """Adds the options of where a process listens, how it serves, and how it ends."""
     parser.add_argument(
         "--port",
         default=PROXY_PORTS,
         metavar="SPEC",
-        help="port, range or list: 9069, 9069-9079, 9069,9072; a 0 in it is any free port "
-        "(default: %(default)s)",
+        help="port, range or list: 9069, 9069-9079, 9069-9169/10 (every tenth), 9069,9072; the "
+        "first free one is taken; a 0 is any free port (default: %(default)s)",
     )
     parser.add_argument(
         "--frame-port",
-        default="0",
+        default=PROXY_FRAME_PORTS,
         metavar="SPEC",
-        help="port, range or list for look-ups by frames, which are faster than gRPC; 0 is any "
-        "free port; if empty, look-ups are unary gRPC calls (default: %(default)s)",
+        help="port, range or list for look-ups by frames, which are faster than gRPC, at the same "
+        "place as the port of --port; if empty, look-ups are unary gRPC calls "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--plain-grpc",
@@ -41,12 +50,29 @@ def add_listening(parser: argparse.ArgumentParser) -> None:
         help="serve gRPC with grpc.aio alone: slower, and without undocumented parts of grpcio",
     )
     parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on; 0.0.0.0: all of IPv4, ::: all (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--advertise",
+        default="",
+        metavar="HOST[:PORT]",
+        help="name or address, and port, at which clients reach this process if it differs from "
+        f"--host and --port (default: {ADVERTISED_HOST_VARIABLE}, else --host, or the name of this "
+        "machine if that is all addresses)",
+    )
+    parser.add_argument(
+        "--advertise-frame-port",
+        type=int,
+        default=0,
+        metavar="PORT",
+        help="frame port at which clients reach this process (default: the one it listens on)",
     )
     parser.add_argument(
         "--lame-duck",
         type=float,
-        default=LAME_DUCK_S,
+        default=ServingSettings.lame_duck_s,
         metavar="SECONDS",
         help="time to answer after SIGTERM while health is NOT_SERVING; at least the interval of "
         "the load balancer's health checks. SIGINT skips it, a second signal ends at once "
@@ -80,15 +106,17 @@ def add_access(parser: argparse.ArgumentParser) -> None:
 
 def access_settings(options: argparse.Namespace) -> AccessSettings:
     """The settings of `add_access`."""
-    settings = AccessSettings(
-        access_file=options.access_file,
-        jwt_keys=options.jwt_keys,
-        jwt_issuer=options.jwt_issuer,
-        jwt_audience=options.jwt_audience,
-        insecure=options.insecure,
-    )
-    settings.check()
-    return settings
+    return AccessSettings.from_settings(options)
+
+
+def check_listening(options: argparse.Namespace) -> None:
+    """Raises `InvalidRequestError` for a malformed value of `add_listening`."""
+    parse_host(options.host, "--host")
+    PortSpec.parse(options.port, "--port")
+    frame_ports(options.frame_port, "--frame-port")
+    if options.advertise_frame_port:
+        parse_port(options.advertise_frame_port, "--advertise-frame-port")
+    Advertised.parse(options.advertise, "--advertise")
 
 
 def lame_duck_s(options: argparse.Namespace) -> float:

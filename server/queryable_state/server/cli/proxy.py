@@ -10,13 +10,14 @@ from queryable_state.server.cli.arguments import (
     add_access,
     add_listening,
     add_log_level,
+    check_listening,
     coordinator_address,
     lame_duck_s,
     secret_of,
 )
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
-from queryable_state.server.serving.ports import PortSpec, frame_ports
-from queryable_state.server.settings import COORDINATOR_PORT, ProxySettings
+from queryable_state.server.query.proxy.settings import ProxySettings
+from queryable_state.server.serving.listen_settings import COORDINATOR_PORT
 
 if TYPE_CHECKING:
     import argparse
@@ -52,14 +53,15 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> ProxySettings:
-    PortSpec.parse(options.port, "--port")
-    frame_ports(options.frame_port)
+    check_listening(options)
     return ProxySettings(
         coordinator_address=coordinator_address(options.coordinator),
         secret=secret_of(options.secret_file),
         host=options.host,
         ports=options.port,
         frame_ports=options.frame_port,
+        advertised=options.advertise,
+        advertised_frame_port=options.advertise_frame_port,
         plain_grpc=options.plain_grpc,
         lame_duck_s=lame_duck_s(options),
         access=access_settings(options),

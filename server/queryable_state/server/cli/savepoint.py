@@ -12,7 +12,7 @@ from queryable_state.server.cli.arguments import (
     coordinator_address,
     secret_of,
 )
-from queryable_state.server.settings import COORDINATOR_PORT
+from queryable_state.server.serving.listen_settings import COORDINATOR_PORT
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from queryable_state.server.cli.arguments import (
     add_listening,
     add_log_level,
     add_storage_options,
+    check_listening,
     lame_duck_s,
     storage_options,
     whole_uri,
 )
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
-from queryable_state.server.serving.ports import PortSpec
-from queryable_state.server.settings import BACKENDS
+from queryable_state.server.config.backends import BACKENDS
 
 if TYPE_CHECKING:
     import argparse
@@ -61,7 +61,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _run(options: argparse.Namespace) -> int:
-    PortSpec.parse(options.port, "--port")
+    check_listening(options)
     tune()
     from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
 
@@ -74,6 +74,8 @@ def _run(options: argparse.Namespace) -> int:
             host=options.host,
             ports=options.port,
             frame_ports=options.frame_port,
+            advertised=options.advertise,
+            advertised_frame_port=options.advertise_frame_port,
             plain_grpc=options.plain_grpc,
             lame_duck_s=lame_duck_s(options),
             access=access_settings(options),

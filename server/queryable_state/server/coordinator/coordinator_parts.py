@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from queryable_state.server.coordinator.model.engine import Engine
-    from queryable_state.server.settings import CoordinatorSettings
+    from queryable_state.server.coordinator.settings import CoordinatorSettings
 
 
 class CoordinatorParts:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.server.settings import Limits
     from queryable_state.v1 import query_pb2, registration_pb2
     from queryable_state.wire.located_state import LocatedState
 

@@ -32,9 +32,9 @@ from queryable_state.wire.errors import QueryableStateError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.server.settings import StateServerSettings
     from queryable_state.server.state_server.base.server_directory import ServerAddresses
     from queryable_state.server.state_server.batches.staging import Staging
+    from queryable_state.server.state_server.settings import StateServerSettings
 
 _log = logging.getLogger(__name__)
 

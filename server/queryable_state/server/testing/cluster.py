@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
@@ -9,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2_grpc
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.query.proxy.proxy_server import ProxyServer
+from queryable_state.server.query.proxy.settings import ProxySettings
 from queryable_state.server.security.access.access_settings import AccessSettings
-from queryable_state.server.settings import (
-    CoordinatorSettings,
-    ProxySettings,
-    StateServerSettings,
-)
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.server import StateServer
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing.coordinator import in_process_coordinator
 from queryable_state.server.testing.job import InProcessJob, declare, windowed
 from queryable_state.wire.security.signed_calls import BACKEND, CallSigner, signed_stub
@@ -65,9 +65,15 @@ class InProcessCluster:
         engine: InMemoryEngine | None = None,
         lease_ms: int = 1_500,
         reopen_after_ms: int = 200,
+        frame_ports: str = "0",
+        coordinator_host: str = "127.0.0.1",
         **settings: Any,
     ) -> None:
-        """`config` is the default of all jobs; `settings` are those of the state servers."""
+        """`config` is the default of all jobs; `settings` are those of the state servers.
+
+        `frame_ports`: of servers and proxies; empty: none.
+        """
+        self._frame_ports, self._coordinator_host = frame_ports, coordinator_host
         self._lease_ms = lease_ms
         self._reopen_after_ms = reopen_after_ms
         self._directory = directory
@@ -115,8 +121,11 @@ class InProcessCluster:
             "secret": self.coordinator.secret,
             "executor_id": executor_id,
             "directory": str(self._directory / executor_id),
-            "query_ports": "0",
-            "proxy_ports": "0",
+            "ports": dataclasses.replace(
+                ANY_PORTS,
+                server_frame_ports=self._frame_ports,
+                proxy_frame_ports=self._frame_ports,
+            ),
             "drain_timeout_s": 0.2,
         }
         server = StateServer(StateServerSettings(**(fields | self._settings)))
@@ -148,7 +157,7 @@ class InProcessCluster:
             "coordinator_address": self.coordinator.address,
             "secret": self.coordinator.secret,
             "ports": "0",
-            "frame_ports": self._settings.get("frame_ports", "0"),
+            "frame_ports": self._frame_ports,
             "plain_grpc": self._settings.get("plain_grpc", False),
             "access": self._settings.get("access", AccessSettings()),
             "drain_timeout_s": 0.2,
@@ -171,6 +180,7 @@ class InProcessCluster:
     async def __aenter__(self) -> Self:
         settings = CoordinatorSettings(
             strict=False,
+            host=self._coordinator_host,
             ports="0",
             lease_ms=self._lease_ms,
             lease_margin_ms=200,

@@ -13,6 +13,7 @@ from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.security.access.gate_opener import open_gate
+from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
@@ -22,7 +23,7 @@ from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 from queryable_state.wire.security.signed_calls import CallSigner
 
 if TYPE_CHECKING:
-    from queryable_state.server.settings import ProxySettings
+    from queryable_state.server.query.proxy.settings import ProxySettings
 
 
 _log = logging.getLogger(__name__)
@@ -92,13 +93,16 @@ class ProxyServer:
                 gate=open_gate(settings.access, stack, server_id=self.server_id),
             )
             stack.push_async_callback(server.aclose, self.shutdown, settings.drain_timeout_s)
-            self._address = server.bind(
+            server.bind(
                 PortSpec.parse(settings.ports, "--port"),
                 settings.host,
                 frames=frame_ports(settings.frame_ports, "--frame-port"),
-                advertised_host=settings.advertised_host,
+                advertised=Advertised.parse(
+                    settings.advertised, "--advertise", settings.advertised_frame_port
+                ),
                 what="proxy port",
             )
+            self._address = server.address
             await server.start()
             server.set_serving(True)
             for background in (

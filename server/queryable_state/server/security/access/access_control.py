@@ -65,7 +65,6 @@ class AccessControl:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        settings.check()
         self._file = settings.access_file
         self._clock = clock
         self._stamps = self._stamps_now(settings.jwt_keys)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.server.config.settings_group import SettingsGroup
 
 
 @dataclass(frozen=True, kw_only=True)
-class AccessSettings:
+class AccessSettings(SettingsGroup):
     """Who may query which state. Authentication is on if `access_file` is set."""
 
     access_file: str = ""
@@ -30,35 +29,22 @@ class AccessSettings:
     """True: listen beyond the loopback address without TLS or without authentication. Only for
     networks in which everyone may read and change all state."""
 
-    @classmethod
-    def of(cls, settings: AccessSettings) -> AccessSettings:
-        """These settings alone, of an object that has more; raises as `check`."""
-        found = cls(**{each.name: getattr(settings, each.name) for each in dataclasses.fields(cls)})
-        found.check()
-        return found
-
     @property
     def authenticates(self) -> bool:
         """True if calls need a token."""
         return bool(self.access_file or self.jwt_keys)
 
-    def check(self) -> None:
-        """Raises `InvalidRequestError` for settings that contradict each other."""
-        if not self.jwt_keys:
-            return
-        for name, value in (
-            ("access_file", self.access_file),
-            ("jwt_issuer", self.jwt_issuer),
-            ("jwt_audience", self.jwt_audience),
-        ):
-            if not value:
-                raise InvalidRequestError(
-                    f"spark.queryable_state.jwt_keys is set without {_WHY[name]}: set "
-                    f"spark.queryable_state.{name} too"
-                )
+    def check_relations(self) -> None:
+        super().check_relations()
+        for name, why in _WITH_JWT_KEYS.items():
+            self.require(
+                not self.jwt_keys or bool(getattr(self, name)),
+                ("jwt_keys",),
+                f"it needs {why}: set spark.queryable_state.{name} too",
+            )
 
 
-_WHY = {
+_WITH_JWT_KEYS = {
     "access_file": "the file that grants something to the callers",
     "jwt_issuer": "the issuer of the tokens",
     "jwt_audience": "the audience of the tokens, so tokens for other services would be accepted",

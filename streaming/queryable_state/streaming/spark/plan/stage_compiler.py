@@ -148,9 +148,5 @@ class StageCompiler:
             secret=self._application.secret,
             coordinator_address=self._application.coordinator_address,
             config_id=self._config_id,
-            settings=RuntimeSettings(
-                task_timeout_s=self._settings.task_timeout_s,
-                key_bytes=self._settings.key_bytes,
-                value_bytes=self._settings.value_bytes,
-            ),
+            settings=RuntimeSettings.from_settings(self._settings),
         )

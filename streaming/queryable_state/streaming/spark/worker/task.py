@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.settings import StateServerSettings
     from queryable_state.streaming.runtime.stage import StageSpec
 
 
