@@ -29,6 +29,7 @@ from tests.hostile.request_attacks import (
     unparsable,
     without_secret,
 )
+from tests.hostile.token_attacks import forged_tokens, fuzzed, large_requests_without_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,9 @@ ATTACKS: dict[str, Callable[[Attack], None]] = {
         unparsable,
         slow_connections,
         unknown_names,
+        forged_tokens,
+        large_requests_without_token,
+        fuzzed,
     )
 }
 CONTROL = nothing.__name__

@@ -1,6 +1,6 @@
 """The process of a driver without Spark: a coordinator, a job, and one state server process.
 
-    python -m tests.hostile.driver FOLDER
+    python -m tests.hostile.driver FOLDER [ACCESS_FILE]
 
 It prints where everything listens as JSON, and ends with its standard input.
 """
@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.coordinator import JobConfig
+from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.state_server.settings import StateServerSettings
@@ -41,6 +42,7 @@ class Cluster(InProcessCluster):
             directory=str(self._directory / executor_id),
             ports=ANY_PORTS,
             drain_timeout_s=0.2,
+            access=AccessSettings(access_file=sys.argv[2] if len(sys.argv) > 2 else ""),
         )
         directory = Path(settings.directory)
         addresses = await asyncio.to_thread(ensure_server, directory, settings)

@@ -11,7 +11,6 @@ from tests.hostile.attack import KEYS, SERVICE, Attack
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.frames.framed_stream import PREAMBLE, framed
-from queryable_state.wire.frames.stream_hello import client_hello
 
 
 def many_keys_json(attack: Attack) -> None:
@@ -108,7 +107,7 @@ def unparsable(attack: Attack) -> None:
         raw_grpc.opening() + b"\xff" * 64,
         raw_grpc.opening() + raw_grpc.frame(1, 4, 1, b"\xff" * 32),
         PREAMBLE + framed(b"\xff\xff\xff"),
-        PREAMBLE + framed(client_hello("t")) + framed(b"\xff\xff\xff"),
+        attack.hello + framed(b"\xff\xff\xff"),
         os.urandom(64),
     )
     with contextlib.ExitStack() as stack:
