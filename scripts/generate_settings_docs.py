@@ -51,7 +51,14 @@ LISTENING_FLAGS = {
     "advertised_frame_port": "--advertise-frame-port",
     "lame_duck_s": "--lame-duck",
 }
-PROXY_FLAGS = LISTENING_FLAGS | {"coordinator_address": "--coordinator", "secret": "--secret-file"}
+PROXY_FLAGS = {
+    **LISTENING_FLAGS,
+    "coordinators": "--coordinator",
+    "secret": "--secret-file",
+    "endpoint": "--endpoint",
+    "storage_options": "--storage-options",
+    "wait_for_driver": "--wait-for-driver",
+}
 CHECKPOINT_SERVER_FLAGS = {
     **LISTENING_FLAGS,
     "checkpoint": "--checkpoint",

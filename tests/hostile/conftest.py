@@ -17,7 +17,7 @@ import psutil
 import pytest
 from tests.hostile.attack import frame_port, state_id_of
 
-from queryable_state.server.cli.arguments import SECRET_VARIABLE
+from queryable_state.server.cli.driver_arguments import SECRET_VARIABLE
 from queryable_state.server.security.access.tokens import digest_of
 
 if TYPE_CHECKING:

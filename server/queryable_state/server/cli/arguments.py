@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from queryable_state.server.json_settings import json_settings
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.serving.advertised import ADVERTISED_HOST_VARIABLE, Advertised
 from queryable_state.server.serving.listen_settings import (
-    COORDINATOR_PORT,
     PROXY_FRAME_PORTS,
     PROXY_PORTS,
 )
@@ -23,8 +21,6 @@ from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     import argparse
-
-SECRET_VARIABLE = "QUERYABLE_STATE_SECRET"
 
 
 def add_listening(parser: argparse.ArgumentParser) -> None:
@@ -135,35 +131,6 @@ def add_log_level(parser: argparse.ArgumentParser) -> None:
         default="INFO",
         help="lowest level of the lines logged to standard error (default: %(default)s)",
     )
-
-
-def coordinator_address(given: str) -> str:
-    """The value of `--coordinator`; raises InvalidRequestError unless it is HOST:PORT."""
-    host, colon, port = given.rpartition(":")
-    if not colon or not host or not port.isdigit():
-        raise InvalidRequestError(
-            f"--coordinator {given!r}: write HOST:PORT, as in 127.0.0.1:{COORDINATOR_PORT}"
-        )
-    return given
-
-
-def secret_of(file: str | None) -> str:
-    """The job's secret from the file of `--secret-file`, else from the environment."""
-    if file is None:
-        secret = os.environ.get(SECRET_VARIABLE, "")
-    else:
-        try:
-            secret = Path(file).read_text()
-        except (OSError, UnicodeDecodeError) as problem:
-            raise InvalidRequestError(f"cannot read --secret-file {file}: {problem}") from problem
-    secret = secret.strip()
-    if not secret:
-        where = f"the file {file} is empty" if file else f"{SECRET_VARIABLE} is not set"
-        raise InvalidRequestError(
-            f"the command needs the job's secret: {where}; give --secret-file or set "
-            f"{SECRET_VARIABLE}"
-        )
-    return secret
 
 
 def add_storage_options(parser: argparse.ArgumentParser) -> None:

@@ -97,6 +97,10 @@ class ListenSettings(ServerPorts):
     """Port, range or list; 0 means any free port. If none is free, the application does not start.
     """
 
+    endpoint_files: bool = True
+    """True: the driver writes where it listens, with its secret, into `_endpoint` in the state root
+    of each job and in `checkpoint_directory`, so that proxies find it after a restart."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PublicListenSettings(SettingsGroup):

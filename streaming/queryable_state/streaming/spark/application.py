@@ -75,12 +75,17 @@ class SparkApplication:
             self.adapter,
             CoordinatorSettings.from_settings(
                 self._settings,
+                application=self.application_id,
                 host=self._host,
                 advertised_host=settings.coordinator_host or environment_host() or driver_host,
                 ports=settings.coordinator_ports,
             ),
         )
         self.coordinator.start()
+        if settings.checkpoint_directory:
+            self.coordinator.publish_endpoint(
+                settings.checkpoint_directory, settings.storage_options
+            )
         self.stored = StoredState(self.coordinator)
         self._scratch = ScratchFolder()
         self._listeners: list[tuple[SparkSession, CommitListener]] = []
