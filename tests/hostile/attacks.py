@@ -21,6 +21,7 @@ from tests.hostile.connection_attacks import (
     unread_answers,
 )
 from tests.hostile.request_attacks import (
+    flood,
     large_answers_in_json,
     long_json_key,
     many_keys_json,
@@ -55,6 +56,7 @@ ATTACKS: dict[str, Callable[[Attack], None]] = {
         unparsable,
         slow_connections,
         unknown_names,
+        flood,
         forged_tokens,
         large_requests_without_token,
         fuzzed,

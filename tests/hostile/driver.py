@@ -34,6 +34,10 @@ LARGE_BYTES = 10_000
 class Cluster(InProcessCluster):
     """Its state servers are processes."""
 
+    def __init__(self, folder: Path, *, access_file: str = "", **options: Any) -> None:
+        super().__init__(folder, **options)
+        self._access = AccessSettings(access_file=access_file)
+
     async def add_server(self, *, executor_id: str = "executor-1") -> StateServer:
         settings = StateServerSettings(
             coordinator_address=self.coordinator.address,
@@ -42,7 +46,7 @@ class Cluster(InProcessCluster):
             directory=str(self._directory / executor_id),
             ports=ANY_PORTS,
             drain_timeout_s=0.2,
-            access=AccessSettings(access_file=sys.argv[2] if len(sys.argv) > 2 else ""),
+            access=self._access,
         )
         directory = Path(settings.directory)
         addresses = await asyncio.to_thread(ensure_server, directory, settings)
@@ -55,10 +59,10 @@ class Cluster(InProcessCluster):
         return server  # type: ignore[no-any-return]
 
 
-async def main(folder: Path) -> None:
+async def main(folder: Path, access_file: str = "") -> None:
     """Runs until standard input ends."""
     config = JobConfig(backend="rocksdb")
-    async with Cluster(folder, config=config, lease_ms=3_000) as cluster:
+    async with Cluster(folder, access_file=access_file, config=config, lease_ms=3_000) as cluster:
         job = cluster.job(
             "sensors",
             declare("last", "string", "double"),
@@ -91,4 +95,4 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))
