@@ -124,26 +124,26 @@ class Attack:
                     self.answers[f"frames {response.error.reason}"] += 1
 
 
-def state_id_of(address: str, job: str, state: str, token: str) -> int:
+def state_id_of(address: str, job: str, state: str, token: str = "") -> int:
     """The id of a state, as a caller with a token is told."""
     with grpc.insecure_channel(address) as channel:
         stub: Any = query_pb2_grpc.QueryableStateStub(channel)
         located = stub.LocateState(
             query_pb2.LocateStateRequest(job=job, state_name=state),
             timeout=20,
-            metadata=(("authorization", f"Bearer {token}"),),
+            metadata=(("authorization", f"Bearer {token}"),) if token else (),
         )
     found: int = located.location.registration.state_id
     return found
 
 
-def frame_port(address: str, token: str) -> str:
+def frame_port(address: str, token: str = "") -> str:
     """HOST:PORT of the frames of the server at an address."""
     with grpc.insecure_channel(address) as channel:
         stub: Any = query_pb2_grpc.QueryableStateStub(channel)
         described = stub.DescribeServer(
             query_pb2.DescribeServerRequest(),
             timeout=20,
-            metadata=(("authorization", f"Bearer {token}"),),
+            metadata=(("authorization", f"Bearer {token}"),) if token else (),
         )
     return f"{address.rpartition(':')[0]}:{described.frames.port}"

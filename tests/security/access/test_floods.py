@@ -61,9 +61,9 @@ async def test_a_flood_of_queries_does_not_stop_the_commits_of_the_job(
     targets = {
         "public": public,
         "internal": [],
-        "frames": await asyncio.to_thread(lambda: [frame_port(each, "") for each in public]),
+        "frames": await asyncio.to_thread(lambda: [frame_port(each) for each in public]),
         "state": "last",
-        "large_id": await asyncio.to_thread(state_id_of, addresses.query, "sensors", "last", ""),
+        "large_id": await asyncio.to_thread(state_id_of, addresses.query, "sensors", "last"),
     }
     flood = await process("tests.hostile.attacks", "flood", str(FLOOD_S), json.dumps(targets))
     ended = asyncio.create_task(flood.communicate())
