@@ -27,6 +27,10 @@ PREAMBLE = b"QKVS\x00\x00\x00\x01"
 _LENGTH_BYTES = 4
 
 
+class OtherServerError(RetryLaterError):
+    """Try another address of the name: another server than the expected one answers at this one."""
+
+
 def framed(frame: bytes) -> bytes:
     """Returns the frame with its length prefix."""
     return len(frame).to_bytes(_LENGTH_BYTES, "big") + frame
@@ -138,25 +142,27 @@ class FramedStream(asyncio.Protocol):
         on_frame: Callable[[bytes], None],
         on_end: Callable[[QueryableStateError], None],
         timeout_s: float,
+        at: str = "",
         authorization: str = "",
     ) -> FramedStream:
         """Connects, sends the hello, and returns once the server's hello has arrived.
 
-        Raises `OSError` if no server answers within `timeout_s`, and `QueryableStateError` if
-        the server refuses or is not `server_id`.
+        `at`: the IP address of `host` to connect to; empty: any. Raises `OSError` if no server
+        answers within `timeout_s`, `OtherServerError` if the server is not `server_id`, and
+        another `QueryableStateError` if it refuses.
         """
         loop = asyncio.get_running_loop()
         stream = cls(f"{host}:{port}", on_frame=on_frame, on_end=on_end)
         try:
             async with asyncio.timeout(timeout_s):
-                await loop.create_connection(lambda: stream, host, port)
+                await loop.create_connection(lambda: stream, at or host, port)
                 greeting = stream._greeting
                 assert greeting is not None
                 stream._transport.write(PREAMBLE + framed(client_hello(client, authorization)))
                 hello = await greeting
             if hello.server_id != server_id:
                 # Another server has the port, for example behind address translation.
-                raise RetryLaterError(f"{stream._address} is another server, {hello.server_id}")
+                raise OtherServerError(f"{stream._address} is another server, {hello.server_id}")
         except BaseException:
             stream._ended = True
             stream._greeting = None
