@@ -19,9 +19,10 @@ from tests.state_server.attempt import (
 )
 
 from queryable_state.internal.v1 import backend_pb2_grpc
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.serving.listen_settings import ANY_PORTS
-from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
 from queryable_state.server.state_server.server import StateServer
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing import InProcessCoordinator, in_process_coordinator
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.keys.key_groups import subtask_of

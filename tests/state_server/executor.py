@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from queryable_state.server.serving.listen_settings import ANY_PORTS
-from queryable_state.server.settings import StateServerSettings
 from queryable_state.server.state_server.base.parent_process import start_ticks
 from queryable_state.server.state_server.base.server_directory import (
     ServerAddresses,
     ServerDirectory,
 )
 from queryable_state.server.state_server.launch import ensure_server
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ SPAWNER = """
 import json, sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from queryable_state.server.settings import StateServerSettings
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.state_server.launch import ensure_server
 settings = StateServerSettings.from_json(sys.stdin.readline())
 print(json.dumps(asdict(ensure_server(Path(settings.directory), settings))), flush=True)

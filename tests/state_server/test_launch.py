@@ -16,12 +16,13 @@ import psutil
 import pytest
 from tests.state_server.executor import DEADLINE_S, Executor, addresses_of, answers, until
 
-from queryable_state.server.process.log_settings import LogSettings
+from queryable_state.server.config.log_settings import LogSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.serving.listen_settings import ANY_PORTS
-from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
 from queryable_state.server.state_server.base.parent_process import start_ticks
 from queryable_state.server.state_server.base.server_directory import ServerDirectory
 from queryable_state.server.state_server.launch import ensure_server
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing import InProcessCoordinator, in_process_coordinator
 from queryable_state.wire.errors import InvalidRequestError, RetryLaterError
 
@@ -208,7 +209,7 @@ def test_logs_in_a_folder_of_their_own_stay_when_the_server_has_ended(
 ) -> None:
     caplog.set_level("INFO")
     logs = tmp_path / "logs"
-    executor.settings = replace(executor.settings, logs=LogSettings(directory=str(logs)))
+    executor.settings = replace(executor.settings, logs=LogSettings(log_dir=str(logs)))
     addresses = executor.ensure()
     [log] = logs.iterdir()
     assert log.name == f"state-server-{executor.settings.executor_id}-{addresses.pid}.log"

@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from queryable_state.server.config.limits import Limits
 from queryable_state.server.grpc_core import GrpcServer
 from queryable_state.server.serving.listen_settings import (
     COORDINATOR_PORTS,
@@ -22,7 +23,7 @@ from queryable_state.server.serving.listen_settings import (
 )
 from queryable_state.server.serving.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
 from queryable_state.server.serving.query_server import public_options
-from queryable_state.server.settings import Limits, StateServerSettings
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.wire.addresses import join_address
 from queryable_state.wire.errors import InvalidRequestError
 

@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.file_systems.storage import is_local
+from queryable_state.server.config.log_settings import LOG_LEVELS
 from queryable_state.server.json_settings import json_settings
-from queryable_state.server.process.log_settings import LOG_LEVELS
+from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.serving.advertised import ADVERTISED_HOST_VARIABLE, Advertised
 from queryable_state.server.serving.listen_settings import (
     PROXY_FRAME_PORTS,
     PROXY_PORTS,
 )
 from queryable_state.server.serving.ports import PortSpec, frame_ports
-from queryable_state.server.settings import LAME_DUCK_S
+from queryable_state.server.serving.serving_settings import ServingSettings
 from queryable_state.wire.addresses import parse_host, parse_port
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -67,12 +68,41 @@ def add_listening(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lame-duck",
         type=float,
-        default=LAME_DUCK_S,
+        default=ServingSettings.lame_duck_s,
         metavar="SECONDS",
         help="time to answer after SIGTERM while health is NOT_SERVING; at least the interval of "
         "the load balancer's health checks. SIGINT skips it, a second signal ends at once "
         "(default: %(default)g)",
     )
+
+
+def add_access(parser: argparse.ArgumentParser) -> None:
+    """Adds `--access-file`, the options of JWTs and `--insecure`."""
+    parser.add_argument(
+        "--access-file",
+        default="",
+        metavar="FILE",
+        help="TOML with tokens, grants and limits; reloaded when it changes. Without it everyone "
+        "who reaches the port may read everything",
+    )
+    parser.add_argument(
+        "--jwt-keys",
+        default="",
+        metavar="FILE_OR_URL",
+        help="JWKS or PEM with the public keys of JWTs",
+    )
+    parser.add_argument("--jwt-issuer", default="", metavar="ISS", help="issuer of JWTs")
+    parser.add_argument("--jwt-audience", default="", metavar="AUD", help="audience of JWTs")
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="listen beyond this machine without TLS or without --access-file",
+    )
+
+
+def access_settings(options: argparse.Namespace) -> AccessSettings:
+    """The settings of `add_access`."""
+    return AccessSettings.from_settings(options)
 
 
 def check_listening(options: argparse.Namespace) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.server.cli.arguments import (
+    access_settings,
+    add_access,
     add_listening,
     add_log_level,
     add_storage_options,
@@ -20,6 +22,7 @@ from queryable_state.server.cli.driver_arguments import (
     secret_of,
 )
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
+from queryable_state.server.cli.tls_arguments import add_serving_tls, serving_tls
 from queryable_state.server.query.proxy.settings import ProxySettings
 
 if TYPE_CHECKING:
@@ -44,7 +47,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         action="store_true",
         help="start although no driver is found yet; health is NOT_SERVING until one is",
     )
+    add_access(proxy)
     add_listening(proxy)
+    add_serving_tls(proxy)
     add_log_level(proxy)
     add_storage_options(proxy)
     proxy.set_defaults(run=_run)
@@ -71,6 +76,8 @@ def _settings(options: argparse.Namespace) -> ProxySettings:
         advertised_frame_port=options.advertise_frame_port,
         plain_grpc=options.plain_grpc,
         lame_duck_s=lame_duck_s(options),
+        tls=serving_tls(options),
+        access=access_settings(options),
     )
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.engine import Engine
     from queryable_state.server.coordinator.model.job_config import JobConfig
     from queryable_state.server.coordinator.model.operators import OperatorLayout
-    from queryable_state.server.settings import CoordinatorSettings
+    from queryable_state.server.coordinator.settings import CoordinatorSettings
     from queryable_state.v1 import registration_pb2
 
 _log = logging.getLogger(__name__)

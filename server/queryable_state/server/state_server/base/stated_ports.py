@@ -12,7 +12,7 @@ from queryable_state.server.serving.ports import (
 )
 
 if TYPE_CHECKING:
-    from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.settings import StateServerSettings
 
 
 class StatedPorts(NamedTuple):

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import psutil
 
 from queryable_state.server.serving.advertised import environment_host
+from queryable_state.streaming.spark.shipped_files import tls_on_this_machine
 from queryable_state.wire.addresses import is_wildcard
 from queryable_state.wire.errors import InternalError
 
 if TYPE_CHECKING:
-    from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.settings import StateServerSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,7 @@ class Executor:
             watched_pid=self.pid,
             watched_start_ticks=self.start_ticks,
             advertised_host=advertised,
+            tls=tls_on_this_machine(template.tls),
         )
 
 
