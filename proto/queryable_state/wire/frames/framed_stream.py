@@ -8,7 +8,12 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import CorruptDataError, QueryableStateError, RetryLaterError
+from queryable_state.wire.errors import (
+    AuthenticationError,
+    CorruptDataError,
+    QueryableStateError,
+    RetryLaterError,
+)
 from queryable_state.wire.frames.stream_hello import client_hello, gone, response_of, server_hello
 from queryable_state.wire.security.connector import CLEAR_TEXT
 from queryable_state.wire.security.tls_probe import expects_tls
@@ -29,6 +34,9 @@ PREAMBLE = b"QKVS\x00\x00\x00\x01"
 """Last byte: version of the framing."""
 
 _LENGTH_BYTES = 4
+
+# Time for a server to answer the hello of `is_frame_port`.
+_LOOK_S = 1.0
 
 # How a port with TLS answers a client without. As the length of a frame it is over the limit.
 _TLS_ALERT = b"\x15\x03"
@@ -248,3 +256,23 @@ class FramedStream(asyncio.Protocol):
             self._ended = True
             self._transport.abort()
             self._on_end(error)
+
+
+async def is_frame_port(host: str, port: int, connector: Connector) -> bool:
+    """True if a server takes frames at the port, whatever it says to this caller."""
+    try:
+        await FramedStream.open(
+            host,
+            port,
+            server_id="",
+            client="look for a frame port",
+            on_frame=lambda _frame: None,
+            on_end=lambda _error: None,
+            timeout_s=_LOOK_S,
+            connector=connector,
+        )
+    except (OtherServerError, AuthenticationError):
+        return True
+    except (OSError, QueryableStateError):
+        return False
+    return True
