@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queryable_state.streaming.config.settings import EnvironmentSettings
+from queryable_state.server.settings.environment_settings import EnvironmentSettings
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

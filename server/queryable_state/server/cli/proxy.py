@@ -14,8 +14,8 @@ from queryable_state.server.cli.arguments import (
     secret_of,
 )
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
-from queryable_state.server.query.proxy.settings import ProxySettings
 from queryable_state.server.serving.listen_settings import COORDINATOR_PORT
+from queryable_state.server.settings.proxy_settings import ProxySettings
 
 if TYPE_CHECKING:
     import argparse

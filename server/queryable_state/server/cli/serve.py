@@ -19,8 +19,8 @@ from queryable_state.server.config.backends import BACKENDS
 if TYPE_CHECKING:
     import argparse
 
-    from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
+    from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -60,7 +60,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _run(options: argparse.Namespace) -> int:
     check_listening(options)
     tune()
-    from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
+    from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 
     return _serve(
         CheckpointServerSettings(

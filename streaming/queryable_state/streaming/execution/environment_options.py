@@ -11,12 +11,15 @@ import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
+from queryable_state.server.settings.environment_settings import (
+    EnvironmentSettings,
+    check_given_parallelism,
+)
+from queryable_state.server.settings.flink_keys import warn_without_effect
+from queryable_state.server.settings.settings_parser import SettingsParser
 from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
-from queryable_state.streaming.config.configuration import SettingsParser
-from queryable_state.streaming.config.flink_keys import warn_without_effect
 from queryable_state.streaming.config.job_configuration import configured_backend
 from queryable_state.streaming.config.restart_strategy import configured_strategy
-from queryable_state.streaming.config.settings import EnvironmentSettings, check_given_parallelism
 from queryable_state.streaming.config.state_backend import StateBackend
 from queryable_state.streaming.execution.execution_config import ExecutionConfig
 from queryable_state.streaming.execution.execution_modes import (
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from typing import Any
 
-    from queryable_state.streaming.config.checkpoint_modes import CheckpointingMode
+    from queryable_state.server.settings.checkpoint_modes import CheckpointingMode
     from queryable_state.streaming.config.restart_strategy import RestartStrategyConfiguration
     from queryable_state.streaming.execution.configuration import Configuration
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from queryable_state.streaming.config.settings import EnvironmentSettings
+    from queryable_state.server.settings.environment_settings import EnvironmentSettings
 
 _log = logging.getLogger("queryable_state.streaming")
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.server.config.parsing import TRUTH, quantity, value_of
 from queryable_state.server.config.setting import accepted
 from queryable_state.server.config.settings_group import Origin
-from queryable_state.streaming.config.durability_settings import flink_names
-from queryable_state.streaming.config.execution_options import OPTIONS, SPELLINGS
-from queryable_state.streaming.config.flink_keys import (
+from queryable_state.server.settings.durability_settings import flink_names
+from queryable_state.server.settings.execution_options import OPTIONS, SPELLINGS
+from queryable_state.server.settings.flink_keys import (
     NAMESPACES,
     nearest,
     reason_without_effect,

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.config.setting import setting
-from queryable_state.server.coordinator.settings import BatchSettings
 from queryable_state.server.serving.listen_settings import ListenSettings
 from queryable_state.server.serving.serving_settings import ServingSettings
-from queryable_state.streaming.config.configuration import CONF_PREFIX, settings_of
-from queryable_state.streaming.config.durability_settings import DurabilitySettings
-from queryable_state.streaming.config.task_settings import TaskSettings
+from queryable_state.server.settings.batch_settings import BatchSettings
+from queryable_state.server.settings.durability_settings import DurabilitySettings
+from queryable_state.server.settings.settings_parser import CONF_PREFIX, settings_of
+from queryable_state.server.settings.task_settings import TaskSettings
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
