@@ -21,6 +21,7 @@ from generated_page import write_or_check
 
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
+from queryable_state.server.config.names import CONF_PREFIX
 from queryable_state.server.config.setting import (
     accepted,
     accepted_text,
@@ -33,7 +34,6 @@ from queryable_state.server.settings.checkpoint_server_settings import Checkpoin
 from queryable_state.server.settings.environment_settings import EnvironmentSettings
 from queryable_state.server.settings.execution_options import OPTIONS
 from queryable_state.server.settings.proxy_settings import ProxySettings
-from queryable_state.server.settings.settings_parser import CONF_PREFIX
 from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings

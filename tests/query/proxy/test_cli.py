@@ -12,7 +12,7 @@ import pytest
 
 from queryable_state.cli import main
 from queryable_state.client import QueryableStateClient
-from queryable_state.server.cli.arguments import SECRET_VARIABLE
+from queryable_state.server.config.secret_file import SECRET_VARIABLE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.cli.arguments import (
-    SECRET_VARIABLE,
     coordinator_address,
     secret_of,
 )
+from queryable_state.server.config.secret_file import SECRET_VARIABLE
 from queryable_state.server.serving.listen_settings import COORDINATOR_PORT
 from queryable_state.wire.errors import InvalidRequestError
 

@@ -1,40 +1,32 @@
-"""Parser of textual settings from Spark's configuration, the environment and a file."""
+"""Parser of the settings of an application: its fields, and Flink's keys and options."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from queryable_state.server.config.parsing import TRUTH, quantity, value_of
-from queryable_state.server.config.setting import accepted
-from queryable_state.server.config.settings_group import Origin
+from queryable_state.server.config.names import SIMILAR, SettingNames, nearest
+from queryable_state.server.config.parsed_settings import (
+    ParsedSettings,
+    converted,
+    unknown_setting,
+)
+from queryable_state.server.config.parsing import TRUTH, choice_of, quantity
 from queryable_state.server.settings.durability_settings import flink_names
 from queryable_state.server.settings.execution_options import OPTIONS, SPELLINGS
 from queryable_state.server.settings.flink_keys import (
     NAMESPACES,
-    nearest,
     reason_without_effect,
     warn_without_effect,
 )
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from queryable_state.server.config.settings_group import Origin
+    from queryable_state.server.config.sources import Source
 
-CONF_PREFIX = "spark.queryable_state."
-ENVIRONMENT_PREFIX = "QUERYABLE_STATE_"
-FILE_KEY = "file"
-_SPARK = "Spark configuration"
-
-_SIMILAR = 0.85
-"""Similarity from which on a name that may belong to another program counts as a misspelt one."""
-
-_KINDS = {
+_KINDS: Final = {
     "bool": "true or false",
     "int": "a whole number",
     "ms": "a time with or without a unit (10 s, 5 min)",
@@ -43,63 +35,12 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True)
-class ParsedSettings:
-    """Settings by field name, and Flink's execution options by key, converted to their types."""
-
-    values: Mapping[str, Any]
-    options: Mapping[str, Any]
-    origins: Mapping[str, Origin]
-    """The place of each value and option, by field name and key."""
-
-    def __or__(self, other: ParsedSettings) -> ParsedSettings:
-        """These settings, overridden by others."""
-        return ParsedSettings(
-            {**self.values, **other.values},
-            {**self.options, **other.options},
-            {**self.origins, **other.origins},
-        )
-
-
-def settings_of(
-    fields: Iterable[dataclasses.Field[Any]],
-    conf: Mapping[str, str],
-    environment: Mapping[str, str],
-) -> ParsedSettings:
-    """The settings of a Spark configuration, an environment and the file that they name.
-
-    A field has its own name and possibly Flink's names. In Spark's configuration Flink's names may
-    also be used without the prefix. The order of precedence is: prefixed configuration,
-    configuration without prefix, environment, file. Raises InvalidRequestError with the full key
-    of an unknown or invalid setting; a known key of Flink without effect is logged.
-    """
-    parser = SettingsParser(fields)
-    prefixed = {
-        key.removeprefix(CONF_PREFIX): value
-        for key, value in conf.items()
-        if key.startswith(CONF_PREFIX)
-    }
-    bare = {key: value for key, value in conf.items() if parser.claims(key)}
-    names = {_as_variable(name): name for name in (*parser.known, FILE_KEY)}
-    variables = {
-        names[name]: value
-        for key, value in environment.items()
-        if key.startswith(ENVIRONMENT_PREFIX)
-        and _is_known((name := key.removeprefix(ENVIRONMENT_PREFIX)), names)
-    }
-    file = prefixed.pop(FILE_KEY, "") or variables.pop(FILE_KEY, "")
-    variables.pop(FILE_KEY, None)
-    parsed = parser.parse(_read_file(file) if file else {}, f"file {file}")
-    parsed |= parser.parse(variables, "environment", _variable_of)
-    parsed |= parser.parse(bare, _SPARK)
-    return parsed | parser.parse(prefixed, _SPARK, CONF_PREFIX.__add__)
-
-
 class SettingsParser:
-    """Converts textual settings by the fields of a settings class and Flink's execution options."""
+    """Converts the settings of an application by its fields and Flink's execution options."""
 
-    def __init__(self, fields: Iterable[dataclasses.Field[Any]]) -> None:
-        self._fields = {field.name: field for field in fields if not accepted(field).derived}
+    def __init__(self, names: SettingNames) -> None:
+        self._fields = names.fields
+        self._elsewhere = names.elsewhere
         self._flink = flink_names(self._fields.values())
         self._warned: set[str] = set()
 
@@ -123,54 +64,53 @@ class SettingsParser:
         known = self._flink.keys() | SPELLINGS.keys()
         if reason_without_effect(key, known) is not None:
             return True
-        return nearest(key, known, similarity=_SIMILAR) is not None
+        return nearest(key, known, similarity=SIMILAR) is not None
 
-    def parse(
-        self, values: Mapping[str, Any], place: str, spelled: Callable[[str], str] = str
-    ) -> ParsedSettings:
-        """Converts settings by name; `place` and `spelled(name)` say in errors where one stands."""
+    def parse(self, source: Source) -> ParsedSettings:
+        """Converts the settings of a source.
+
+        Raises InvalidRequestError with the key and the place of an unknown or invalid setting; a
+        known key of Flink without effect is logged.
+        """
         checked: dict[str, Any] = {}
         options: dict[str, Any] = {}
         origins: dict[str, Origin] = {}
-        for name, given in values.items():
+        for name, given in source.given.items():
+            origin = source.origin(name)
             field = self._flink.get(name, name)
             key = field if field in self._fields else SPELLINGS.get(name)
-            origin = Origin(place, spelled(name))
             if key is None:
                 self._without_effect(name, origin)
                 continue
-            target = checked if key in self._fields else options
-            try:
-                value = (
-                    value_of(self._fields[key], given)
-                    if key in self._fields
-                    else option_value(key, given)
-                )
-            except ValueError as problem:
-                raise InvalidRequestError(
-                    f"{origin.key} is {given!r} ({place}): {problem}"
-                ) from None
+            if key in self._fields:
+                target, value = checked, converted(self._fields[key], given, origin)
+            else:
+                target, value = options, _option(key, given, origin)
             if key in target and target[key] != value:
                 raise InvalidRequestError(
                     f"{origin.key} and {origins[key].key} are the same setting, but differ: "
-                    f"{value!r} and {target[key]!r} ({place}): remove one"
+                    f"{value!r} and {target[key]!r} ({origin.place}): remove one"
                 )
             target[key], origins[key] = value, origin
         return ParsedSettings(checked, options, origins)
 
     def _without_effect(self, name: str, origin: Origin) -> None:
         """Logs why a known key of Flink has no effect; refuses an unknown name."""
-        reason = reason_without_effect(name, self.known)
-        if reason is not None:
-            warn_without_effect(origin.key, reason, self._warned)
+        if name in self._elsewhere:
             return
-        similar = nearest(name, self.known)
-        hint = f"did you mean {similar!r}? " if similar else ""
+        reason = reason_without_effect(name, self.known)
+        if reason is None:
+            raise unknown_setting(origin, name, self.known)
+        warn_without_effect(origin.key, reason, self._warned)
+
+
+def _option(key: str, given: Any, origin: Origin) -> Any:
+    try:
+        return option_value(key, given)
+    except ValueError as problem:
         raise InvalidRequestError(
-            f"{origin.key} ({origin.place}) is not a setting; {hint}docs/settings.md lists the "
-            "settings",
-            candidates=self.known,
-        )
+            f"{origin.key} is {given!r} ({origin.place}): {problem}"
+        ) from None
 
 
 def option_value(key: str, value: Any) -> Any:
@@ -193,10 +133,10 @@ def option_value(key: str, value: Any) -> Any:
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"it must be {_KINDS[kind]}") from None
     if option.choices:
-        named = {choice.upper(): choice for choice in option.choices}
-        if text.upper() not in named:
+        chosen = choice_of(text, option.choices)
+        if chosen not in option.choices:
             raise ValueError(f"it must be one of {', '.join(option.choices)}")
-        return named[text.upper()]
+        return chosen
     return text
 
 
@@ -211,49 +151,3 @@ def _pairs(text: str) -> dict[str, str]:
         else:
             found |= pairs
     return found
-
-
-def _is_known(variable: str, names: Iterable[str]) -> bool:
-    """True if a variable without its prefix is a setting.
-
-    Raises InvalidRequestError if it is only similar to one; other variables may belong to other
-    programs.
-    """
-    if variable in names:
-        return True
-    similar = nearest(variable, names, similarity=_SIMILAR)
-    if similar is not None:
-        raise InvalidRequestError(
-            f"{ENVIRONMENT_PREFIX}{variable} is not a setting; did you mean "
-            f"{ENVIRONMENT_PREFIX + similar!r}? docs/settings.md lists the settings"
-        )
-    return False
-
-
-def _variable_of(name: str) -> str:
-    return ENVIRONMENT_PREFIX + _as_variable(name)
-
-
-def _as_variable(name: str) -> str:
-    return re.sub(r"[.-]", "_", name).upper()
-
-
-def _read_file(path: str) -> dict[str, Any]:
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
-        raise InvalidRequestError(
-            f"the settings file {path!r} cannot be read: {problem}"
-        ) from problem
-    return dict(_flattened(values.get("queryable_state", values), ""))
-
-
-def _flattened(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
-    """The settings of nested tables with dotted names; values that are maps stay whole."""
-    for name, value in table.items():
-        full = f"{prefix}{name}"
-        is_map = full == "storage_options" or (full in OPTIONS and OPTIONS[full].kind == "map")
-        if isinstance(value, Mapping) and not is_map:
-            yield from _flattened(value, f"{full}.")
-        else:
-            yield full, value

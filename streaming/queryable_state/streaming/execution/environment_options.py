@@ -11,12 +11,14 @@ import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
+from queryable_state.server.config.settings_group import Origin
+from queryable_state.server.config.sources import Source
+from queryable_state.server.settings.application_sources import application_parser
 from queryable_state.server.settings.environment_settings import (
     EnvironmentSettings,
     check_given_parallelism,
 )
 from queryable_state.server.settings.flink_keys import warn_without_effect
-from queryable_state.server.settings.settings_parser import SettingsParser
 from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
 from queryable_state.streaming.config.job_configuration import configured_backend
 from queryable_state.streaming.config.restart_strategy import configured_strategy
@@ -70,8 +72,9 @@ class EnvironmentOptions(ABC):
         Options that the configuration does not have keep their values. Raises InvalidRequestError
         for an unknown key, or if a setting of running state servers would change.
         """
-        parser = SettingsParser(dataclasses.fields(EnvironmentSettings))
-        parsed = parser.parse(configuration.to_dict(), "Configuration")
+        given = configuration.to_dict()
+        origins = {key: Origin("Configuration", key) for key in given}
+        parsed = application_parser(EnvironmentSettings).parse(Source(given, origins))
         values = parsed.values
         settings = dataclasses.replace(
             self.settings,
