@@ -28,7 +28,7 @@ CLASSES: dict[type[SettingsGroup], dict[str, Any]] = {
     LogSettings: {},
     RocksDBSettings: {},
     RuntimeSettings: {},
-    ProxySettings: {"coordinator_address": "host:1", "secret": "s"},
+    ProxySettings: {},
     CheckpointServerSettings: {"checkpoint": "/c"},
     StateServerSettings: {
         "coordinator_address": "host:1",

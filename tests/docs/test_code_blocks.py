@@ -40,7 +40,10 @@ SERVERS = frozenset({"serve", "proxy"})
 
 
 def with_code(page: Path) -> bool:
-    return any(block.language in ("python", "console") for block in blocks(page))
+    """True if a page has blocks to run here; those of deploy/ run in tests/standalone."""
+    return not page.is_relative_to(ROOT / "deploy") and any(
+        block.language in ("python", "console") for block in blocks(page)
+    )
 
 
 PAGES_WITH_CODE = [page for page in PAGES if with_code(page)]

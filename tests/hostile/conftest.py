@@ -17,7 +17,7 @@ import psutil
 import pytest
 from tests.hostile.attack import frame_port
 
-from queryable_state.server.config.secret_file import SECRET_VARIABLE
+from queryable_state.server.cli.driver_arguments import SECRET_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

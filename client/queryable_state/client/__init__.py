@@ -23,6 +23,7 @@ from queryable_state.client._reading.states import (
 from queryable_state.client._reading.timed.key_windows import KeyWindows, WindowedKey
 from queryable_state.client._reading.timed.pending_timers import PendingTimers
 from queryable_state.client._scans.scan import Scan
+from queryable_state.wire.calls.listeners import NothingListensError
 from queryable_state.wire.errors import (
     AmbiguousJobError,
     AuthenticationError,
@@ -32,7 +33,6 @@ from queryable_state.wire.errors import (
     InvalidRequestError,
     KeyTypeError,
     LimitExceededError,
-    NothingListensError,
     PlacementError,
     QueryableStateError,
     QueryTimeoutError,
@@ -47,6 +47,7 @@ from queryable_state.wire.errors import (
 from queryable_state.wire.keys.pending_timers import PendingTimer
 from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.keys.timer_keys import Clock
+from queryable_state.wire.protocol_versions import __version__
 from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.row import Row, RowKind
 from queryable_state.wire.schema.type_serializer import (
@@ -127,4 +128,5 @@ __all__ = [
     "ValueState",
     "VersionGoneError",
     "WindowedKey",
+    "__version__",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Self
 
 from queryable_state.client._arguments import (
@@ -24,6 +23,7 @@ from queryable_state.client._read_options import ReadOptions, check_options
 from queryable_state.client._reading.operation import VALUE, Operation
 from queryable_state.client._routing.dispatcher import Dispatcher
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+from queryable_state.wire.protocol_versions import __version__
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,10 +39,7 @@ MAX_OPTION_BATCHERS = 128
 
 def client_name() -> str:
     """Returns the name that the client sends in its hello frame."""
-    try:
-        return f"python/{version('spark-queryable-state')}"
-    except PackageNotFoundError:
-        return "python"
+    return f"python/{__version__}"
 
 
 class ClientBase:

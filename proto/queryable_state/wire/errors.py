@@ -189,10 +189,6 @@ class RetryLaterError(QueryableStateError):
     default_reason = Reason.UNAVAILABLE
 
 
-class NothingListensError(RetryLaterError):
-    """Check the address, or start the server: no process listens there. Not retried by itself."""
-
-
 class QueryTimeoutError(QueryableStateError, TimeoutError):
     """Ask again with more time, or find out what was slow."""
 

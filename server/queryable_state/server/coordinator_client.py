@@ -16,6 +16,7 @@ import grpc.aio
 from queryable_state.internal.v1 import coordinator_pb2_grpc
 from queryable_state.wire.calls.channel_options import channel_options
 from queryable_state.wire.errors import (
+    InvalidRequestError,
     QueryableStateError,
     QueryTimeoutError,
     Reason,
@@ -236,6 +237,11 @@ def translated(failure: grpc.RpcError, address: str, timeout_s: float) -> Querya
             f"no coordinator answers at {address} ({call.details()}); it runs in the "
             f"driver of the job: check that the driver runs and that this address is reachable",
             retry_after_ms=_RETRY_AFTER_MS,
+        )
+    if error.reason == Reason.UNSUPPORTED:
+        return InvalidRequestError(
+            f"the server at {address} is no coordinator, but perhaps a proxy or a state server: a "
+            "coordinator listens in the driver of the job, at port 6123 by default"
         )
     if error.reason == Reason.DEADLINE_EXCEEDED:
         return CoordinatorSlowError(f"coordinator {address} did not answer within {timeout_s:g} s")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.wire.calls.listeners import nothing_listens
-from queryable_state.wire.errors import NothingListensError
+from queryable_state.wire.calls.listeners import NothingListensError, nothing_listens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire.addresses import host_and_port
+from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,6 +17,10 @@ _TIMEOUT_S = 1.0
 
 # The name server knows no such name; other failures of a look-up may pass.
 _UNKNOWN_NAME = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
+
+
+class NothingListensError(RetryLaterError):
+    """Check the address, or start the server: no process listens there. Not retried by itself."""
 
 
 async def nothing_listens(addresses: Iterable[str]) -> str:

@@ -8,7 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from queryable_state.wire.errors import NothingListensError, QueryableStateError
+from queryable_state.wire.calls.listeners import NothingListensError
+from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.next_step import next_step
 
 if TYPE_CHECKING:

@@ -38,15 +38,14 @@ def add_settings(parser: argparse.ArgumentParser, settings: type[SettingsGroup])
         if rule.flags is None:
             continue
         help_text = meanings.get(field.name, "").replace("%", "%%").replace("`", "")
-        is_bool = type_of(field) is bool
         parser.add_argument(
             f"--{name.replace('_', '-')}",
             *rule.flags,
             dest=_DEST + name,
             default=argparse.SUPPRESS,
-            metavar="true|false" if is_bool else _metavar(field),
+            metavar=_metavar(field),
             help=help_text,
-            **({"nargs": "?", "const": "true"} if is_bool else {}),
+            **_form(field),
         )
 
 
@@ -93,8 +92,15 @@ def _nested(settings: type[SettingsGroup]) -> list[dataclasses.Field[Any]]:
     return [field for field in fields if issubclass(type_of(field), SettingsGroup)]
 
 
+def _form(field: dataclasses.Field[Any]) -> dict[str, Any]:
+    """Arguments of argparse: a truth value may be left out, a list may be given several times."""
+    if type_of(field) is bool:
+        return {"nargs": "?", "const": "true"}
+    return {"action": "append"} if type_of(field) is tuple else {}
+
+
 def _metavar(field: dataclasses.Field[Any]) -> str:
     unit = unit_of(field) or accepted(field).unit
     return {"ms": "TIME", "s": "TIME", "bytes": "SIZE", "ports": "PORTS"}.get(
-        unit, {int: "N", dict: "JSON"}.get(type_of(field), "VALUE")
+        unit, {int: "N", dict: "JSON", bool: "true|false"}.get(type_of(field), "VALUE")
     )

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
+from queryable_state.server.cli.arguments import whole_uri
+from queryable_state.server.cli.driver_arguments import (
+    SECRET_VARIABLE,
+    coordinator_addresses,
+    secret_of,
+)
 from queryable_state.server.cli.process_settings import add_settings, process_settings
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
-from queryable_state.server.config.secret_file import SECRET_VARIABLE
 from queryable_state.server.settings.proxy_settings import ProxySettings
 
 if TYPE_CHECKING:
@@ -21,7 +27,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "proxy",
         help="run a standalone proxy",
         description="Answers queries for all state of one application by forwarding them to the "
-        f"owners. The secret of the job comes from --secret-file, or from {SECRET_VARIABLE}. "
+        "owners. Finds the driver of the job by its endpoint file (--endpoint), again when it was "
+        "restarted, or at a fixed address (--coordinator) with the job's secret from --secret-file "
+        f"or {SECRET_VARIABLE}. "
         "`queryable-state config proxy` shows the settings and where each comes from.",
     )
     add_settings(proxy, ProxySettings)
@@ -29,7 +37,16 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _run(options: argparse.Namespace) -> int:
-    settings = process_settings(ProxySettings, "proxy", options).with_secret()
+    settings = process_settings(ProxySettings, "proxy", options)
+    endpoint = whole_uri(settings.endpoint) if settings.endpoint else ""
+    settings = dataclasses.replace(
+        settings,
+        coordinators=coordinator_addresses(settings.coordinators, endpoint),
+        secret=secret_of(
+            settings.secret_file or None, required=not endpoint, default=settings.secret
+        ),
+        endpoint=endpoint,
+    )
     tune()
     return _serve(settings)
 

@@ -58,13 +58,17 @@ def value_of(field: dataclasses.Field[Any], given: Any) -> Any:
             return TRUTH[text.lower()]
         if wanted is dict:
             return map_of(given)
+        if wanted is tuple:
+            texts = [given] if isinstance(given, str) else given
+            parts = (part.strip() for each in texts for part in str(each).split(","))
+            return tuple(filter(None, parts))
         if isinstance(given, bool):
             raise ValueError(given)
         if wanted is int:
             return quantity(text, unit)
         if wanted is float:
             return exact_quantity(text, unit)
-    except (ValueError, KeyError, OverflowError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         raise ValueError(_wanted(field)) from None
     return choice_of(text, accepted(field).choices)
 
@@ -130,6 +134,7 @@ def _wanted(field: dataclasses.Field[Any]) -> str:
             int: "a whole number",
             float: "a number",
             dict: "a JSON object",
+            tuple: "a list of texts",
         }.get(type_of(field), "text")
     bounds = accepted_text(field)
     return f"it must be {wanted}" + (f", {bounds}" if bounds else "")

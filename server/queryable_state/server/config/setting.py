@@ -31,13 +31,20 @@ LARGEST_INT: Final = 2**63 - 1
 
 _METADATA = "setting"
 _UNITS: Final[Mapping[str, str]] = {"_ms": "ms", "_s": "s", "_bytes": "bytes"}
-_TYPES: Final[Mapping[str, type]] = {"bool": bool, "int": int, "float": float, "str": str}
+_TYPES: Final[Mapping[str, type]] = {
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "str": str,
+    "tuple[str, ...]": tuple,
+}
 _TYPE_TEXTS: Final[Mapping[type, str]] = {
     bool: "true or false",
     int: "a whole number",
     float: "a finite number",
     str: "text",
     dict: "a map",
+    tuple: "a tuple of texts",
 }
 
 
@@ -142,7 +149,8 @@ def name_of(field: dataclasses.Field[Any]) -> str:
 
 
 def type_of(field: dataclasses.Field[Any]) -> type:
-    """The type of a setting: bool, int, float, str, or dict; a class for nested settings."""
+    """The type of a setting: bool, int, float, str, tuple (of texts), dict, or a class of
+    settings."""
     named = _TYPES.get(str(field.type))
     if named is not None:
         return named
@@ -230,4 +238,6 @@ def _is_of(value: object, wanted: type) -> bool:
         return isinstance(value, int | float) and math.isfinite(value)
     if wanted is dict:
         return hasattr(value, "keys")
+    if isinstance(value, tuple):
+        return wanted is tuple and all(isinstance(each, str) for each in value)
     return isinstance(value, wanted)

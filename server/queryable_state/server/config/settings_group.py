@@ -80,4 +80,7 @@ class SettingsGroup:
         """Settings with the fields that `wider` has too, and `others`; the rest are defaults."""
         names = {field.name for field in dataclasses.fields(cls)}
         shared = {name: getattr(wider, name) for name in names if hasattr(wider, name)}
+        if "origins" in shared:
+            of_wider = shared["origins"]
+            shared["origins"] = {name: of_wider[name] for name in of_wider.keys() & names}
         return cls(**shared | others)

@@ -20,6 +20,12 @@ class CoordinatorSettings(BatchSettings):
     secret: str = setting("", secret=True)
     """The job's secret, by which every call is signed; empty: a random one."""
 
+    application: str = ""
+    """Id of the application, for the endpoint files."""
+
+    endpoint_files: bool = True
+    """Write where the coordinator listens, with the secret, into the state roots of jobs."""
+
     host: str = host_setting("127.0.0.1")
     """Address to listen on."""
 

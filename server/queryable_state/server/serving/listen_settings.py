@@ -78,7 +78,7 @@ class ServerPorts(SettingsGroup):
 
     def state_server_ports(self) -> ServerPorts:
         """Only the ports of a state server."""
-        return ServerPorts(**ports_of(self))
+        return ServerPorts.from_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +96,10 @@ class ListenSettings(ServerPorts):
     coordinator_ports: str = ports_setting(COORDINATOR_PORTS)
     """Port, range or list; 0 means any free port. If none is free, the application does not start.
     """
+
+    endpoint_files: bool = True
+    """True: the driver writes where it listens, with its secret, into `_endpoint` in the state root
+    of each job and in `checkpoint_directory`, so that proxies find it after a restart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +130,7 @@ class PublicListenSettings(SettingsGroup):
 def ports_of(ports: ServerPorts) -> dict[str, str]:
     """The five settings of a state server's ports, by name."""
     names = (field.name for field in dataclasses.fields(ServerPorts))
-    return {name: getattr(ports, name) for name in names}
+    return {name: getattr(ports, name) for name in names if name != "origins"}
 
 
 ANY_PORTS = ServerPorts(

@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogLevel
-from queryable_state.server.config.secret_file import secret_of
 from queryable_state.server.config.setting import setting
-from queryable_state.server.serving.listen_settings import COORDINATOR_PORT, PublicListenSettings
+from queryable_state.server.config.settings_group import SettingsGroup
+from queryable_state.server.serving.listen_settings import PublicListenSettings
 from queryable_state.server.serving.serving_settings import ServingSettings
 
-
-def _check_coordinator(address: str) -> None:
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdigit():
-        raise ValueError(f"write HOST:PORT, as in 127.0.0.1:{COORDINATOR_PORT}")
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProxySettings(PublicListenSettings, ServingSettings, LogLevel):
-    """Settings of a stand-alone proxy."""
+class DriverSettings(SettingsGroup):
+    """How a proxy finds the driver of a job."""
 
-    coordinator_address: str = setting(check=_check_coordinator, name="coordinator")
-    """HOST:PORT of the coordinator in the driver of the job; its default port is 6123."""
+    coordinators: tuple[str, ...] = setting((), name="coordinator")
+    """HOST[:PORT] of the coordinator in the driver, default port 6123; by each of its addresses,
+    with commas between; empty: those in the file of `endpoint`."""
 
     secret: str = setting("", secret=True, flags=None)
-    """The job's secret, by which calls to the coordinator and to owners are signed."""
+    """The job's secret, by which calls to the coordinator and to owners are signed; empty: the one
+    of `secret_file`, else in the file of `endpoint`."""
 
     secret_file: str = ""
     """File with the job's secret; counts before `secret`."""
 
+    endpoint: str = ""
+    """URI of the state root of a job, of the checkpoint directory, or of the file `_endpoint` in
+    one of them: the proxy reads there where the driver listens, again when it is lost."""
+
+    storage_options: Mapping[str, Any] = setting(default_factory=dict, secret=True)
+    """Options of the file system of `endpoint`, as a JSON object."""
+
+    wait_for_driver: bool = False
+    """True starts although no driver is found; the health is NOT_SERVING until one is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxySettings(DriverSettings, PublicListenSettings, ServingSettings, LogLevel):
+    """Settings of a stand-alone proxy."""
+
     limits: Limits = field(default_factory=Limits)
-
-    def with_secret(self) -> ProxySettings:
-        """These settings with the secret of `secret_file`.
-
-        Raises InvalidRequestError if the file cannot be read or there is no secret.
-        """
-        return dataclasses.replace(self, secret=secret_of(self.secret_file, self.secret))

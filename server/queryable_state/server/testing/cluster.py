@@ -153,7 +153,7 @@ class InProcessCluster:
     async def add_proxy(self, **settings: Any) -> ProxyServer:
         """Starts a standalone proxy."""
         fields: dict[str, Any] = {
-            "coordinator_address": self.coordinator.address,
+            "coordinators": (self.coordinator.address,),
             "secret": self.coordinator.secret,
             "ports": "0",
             "frame_ports": self._frame_ports,

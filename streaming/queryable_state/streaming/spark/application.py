@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from py4j.protocol import Py4JError
 
+from queryable_state.server.config.effective import effective_settings, sources_text
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.coordinator import Coordinator
@@ -61,6 +62,12 @@ class SparkApplication:
         self.application_id: str = self._context.applicationId
         warn_of_risks(self._context)
         self._settings = settings.with_secret()
+        _log.info(
+            "settings of application %s: %s; print_effective_configuration() of an environment "
+            "shows them",
+            self.application_id,
+            sources_text(effective_settings(settings)),
+        )
         local = runs_on_one_machine(self._context)
         driver_host = "" if local else self._context.getConf().get("spark.driver.host", "") or ""
         self._host = settings.host or (_LOOPBACK if local else _every_address(driver_host))
@@ -74,12 +81,17 @@ class SparkApplication:
             self.adapter,
             CoordinatorSettings.from_settings(
                 self._settings,
+                application=self.application_id,
                 host=self._host,
                 advertised_host=settings.coordinator_host or environment_host() or driver_host,
                 ports=settings.coordinator_ports,
             ),
         )
         self.coordinator.start()
+        if settings.checkpoint_directory:
+            self.coordinator.publish_endpoint(
+                settings.checkpoint_directory, settings.storage_options
+            )
         self.stored = StoredState(self.coordinator)
         self._scratch = ScratchFolder()
         self._listeners: list[tuple[SparkSession, CommitListener]] = []

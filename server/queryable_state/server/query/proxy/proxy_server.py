@@ -8,7 +8,8 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Self
 
-from queryable_state.server.coordinator_client import CoordinatorClient
+from queryable_state.server.query.proxy.coordinator_endpoints import CoordinatorEndpoints
+from queryable_state.server.query.proxy.followed_coordinator import FollowedCoordinator
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
@@ -19,7 +20,6 @@ from queryable_state.server.serving.ports import PortSpec, frame_ports
 from queryable_state.server.serving.query_server import QueryServer
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
-from queryable_state.wire.security.signed_calls import CallSigner
 
 if TYPE_CHECKING:
     from queryable_state.server.settings.proxy_settings import ProxySettings
@@ -36,8 +36,9 @@ class ProxyServer:
     """Answers every key of every job of one coordinator while `async with` lasts.
 
     Entering calls the coordinator and binds the port, so a wrong secret or address is raised at
-    once. The health status is SERVING while the coordinator answers. The caller may pass a
-    `shutdown` to end the proxy.
+    once, unless the settings say to wait for a driver. A driver that starts again is found by its
+    endpoint file or its addresses. The health status is SERVING while the coordinator answers. The
+    caller may pass a `shutdown` to end the proxy.
     """
 
     def __init__(
@@ -68,15 +69,22 @@ class ProxyServer:
     async def __aenter__(self) -> Self:
         settings = self.settings
         async with contextlib.AsyncExitStack() as stack:
-            coordinator = CoordinatorClient(settings.coordinator_address, settings.secret)
+            coordinator = FollowedCoordinator(
+                CoordinatorEndpoints(
+                    settings.coordinators,
+                    settings.secret,
+                    settings.endpoint,
+                    settings.storage_options,
+                )
+            )
             stack.push_async_callback(coordinator.aclose)
-            await coordinator.list_jobs(query_pb2.ListJobsRequest())
+            found = await self._find(coordinator)
             locations = LocationTable(coordinator)
             stack.push_async_callback(locations.aclose)
             router = ProxyRouter(
                 locations,
                 server_id=self.server_id,
-                signer=CallSigner(settings.secret),
+                signer=coordinator.signer,
                 default_deadline_ms=settings.default_deadline_ms,
             )
             stack.push_async_callback(router.aclose)
@@ -102,7 +110,7 @@ class ProxyServer:
             )
             self._address = server.address
             await server.start()
-            server.set_serving(True)
+            server.set_serving(found)
             for background in (
                 be_lame_duck(self.shutdown, [server], settings.lame_duck_s),
                 _follow_coordinator(coordinator, server),
@@ -113,11 +121,22 @@ class ProxyServer:
             self._stack = stack.pop_all()
         return self
 
+    async def _find(self, coordinator: FollowedCoordinator) -> bool:
+        """True if the coordinator answers; without it only a proxy that waits for one starts."""
+        try:
+            await coordinator.connect()
+        except QueryableStateError as failure:
+            if not self.settings.wait_for_driver:
+                raise
+            _log.warning("the proxy starts and waits for a driver: %s", failure)
+            return False
+        return True
+
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
 
-async def _follow_coordinator(coordinator: CoordinatorClient, server: QueryServer) -> None:
+async def _follow_coordinator(coordinator: FollowedCoordinator, server: QueryServer) -> None:
     """Sets the health status by whether the coordinator answers."""
     reported = ""
     while True:
