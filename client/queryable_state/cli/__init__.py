@@ -27,7 +27,7 @@ from queryable_state.cli.commands import (
 )
 from queryable_state.cli.exit_codes import INTERRUPTED, NOT_THERE, PIPE_CLOSED, REFUSED
 from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
-from queryable_state.wire.protocol_versions import __version__
+from queryable_state.wire.packaging.protocol_versions import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

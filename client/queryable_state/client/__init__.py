@@ -47,7 +47,7 @@ from queryable_state.wire.errors import (
 from queryable_state.wire.keys.pending_timers import PendingTimer
 from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.keys.timer_keys import Clock
-from queryable_state.wire.protocol_versions import __version__
+from queryable_state.wire.packaging.protocol_versions import __version__
 from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.row import Row, RowKind
 from queryable_state.wire.schema.type_serializer import (

@@ -23,7 +23,7 @@ from queryable_state.client._read_options import ReadOptions, check_options
 from queryable_state.client._reading.operation import VALUE, Operation
 from queryable_state.client._routing.dispatcher import Dispatcher
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
-from queryable_state.wire.protocol_versions import __version__
+from queryable_state.wire.packaging.protocol_versions import __version__
 
 if TYPE_CHECKING:
     import asyncio

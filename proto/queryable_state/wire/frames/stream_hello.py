@@ -11,7 +11,7 @@ from queryable_state.wire.errors import (
     QueryableStateError,
     RetryLaterError,
 )
-from queryable_state.wire.protocol_versions import FRAMES, VersionRange, version_mismatch
+from queryable_state.wire.packaging.protocol_versions import FRAMES, VersionRange, version_mismatch
 
 MIN_VERSION, MAX_VERSION = FRAMES.oldest, FRAMES.newest
 """Oldest and newest version of the frame protocol that this code speaks."""

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.protocol_versions import INTERNAL
+from queryable_state.wire.packaging.protocol_versions import INTERNAL
 from queryable_state.wire.security.authorization import AUTHORIZATION, Signed
 
 if TYPE_CHECKING:

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.security.replay_windows import ReplayWindows
 from queryable_state.wire.errors import AuthenticationError, RetryLaterError, shown
-from queryable_state.wire.protocol_versions import INTERNAL, VersionRange, version_mismatch
+from queryable_state.wire.packaging.protocol_versions import (
+    INTERNAL,
+    VersionRange,
+    version_mismatch,
+)
 from queryable_state.wire.security.authorization import Signed, parse_authorization
 from queryable_state.wire.security.signed_calls import signature, wall_ms
 
