@@ -134,4 +134,6 @@ def test_a_wrong_setting_is_named(key: str, value: str, text: str) -> None:
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match=r"missing\.toml"):
-        EnvironmentSettings.load({"spark.queryable_state.config": str(tmp_path / "missing.toml")}, {})
+        EnvironmentSettings.load(
+            {"spark.queryable_state.config": str(tmp_path / "missing.toml")}, {}
+        )

@@ -26,10 +26,10 @@ from queryable_state.streaming.execution.slot_sharing_group import SlotSharingGr
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
-    from queryable_state.streaming.execution.execution_config import ExecutionConfig
     from queryable_state.server.settings.checkpoint_modes import CheckpointingMode
+    from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
     from queryable_state.streaming.config.restart_strategy import RestartStrategyConfiguration
+    from queryable_state.streaming.execution.execution_config import ExecutionConfig
 
 _CHANGELOG = "each batch writes a changelog, with every state backend"
 
