@@ -91,8 +91,8 @@ An options factory (`spark.queryable_state.rocksdb_options_factory`, or
 """
 
 FLAGS = """By flags, by `QUERYABLE_STATE_<NAME>` in the environment, or by name in the file of
-`--config`, also in its table `[queryable_state.%s]`; the limits of servers and proxies below are set in the
-same way. `queryable-state config %s` shows the effective values.
+`--config`, also in its table `[queryable_state.%s]`; the limits of servers and proxies below are
+set in the same way. `queryable-state config %s` shows the effective values.
 """
 
 DRIVER = """The driver starts the process and passes these on. *Key* is the key of the application

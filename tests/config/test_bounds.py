@@ -40,13 +40,13 @@ CLASSES: dict[type[SettingsGroup], dict[str, Any]] = {
 FIELDS = [
     pytest.param(settings, field, id=f"{settings.__name__}.{field.name}")
     for settings in CLASSES
-    for field in dataclasses.fields(settings)  # type: ignore[arg-type]
+    for field in dataclasses.fields(settings)
     if not accepted(field).derived
 ]
 NUMBERS = [
     pytest.param(settings, field, id=f"{settings.__name__}.{field.name}")
     for settings in CLASSES
-    for field in dataclasses.fields(settings)  # type: ignore[arg-type]
+    for field in dataclasses.fields(settings)
     if type_of(field) in (int, float)
 ]
 

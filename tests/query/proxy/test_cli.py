@@ -34,7 +34,7 @@ DEADLINE_S = 20.0
         (
             ["--coordinator", "a", "--host", "a:1"],
             "s",
-            "--host is 'a:1' (flag): the host 'a:1' has a port",
+            "--host is 'a:1' (flag): the host",
         ),
         (["--coordinator", "127.0.0.1:6123"], "", SECRET_VARIABLE),
         (["--coordinator", "127.0.0.1:6123", "--secret-file", "/no/such/file"], "s", "/no/such"),

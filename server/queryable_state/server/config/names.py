@@ -24,7 +24,7 @@ SIMILAR: Final = 0.85
 
 _PLAIN: Final = "queryablestate"
 # What Kubernetes puts into each container for a service `queryable-state...`.
-_KUBERNETES: Final = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT(_\d+_(TCP|UDP|SCTP)\w*)?$")
+_KUBERNETES: Final = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)")
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,7 @@ def variable_of(name: str) -> str:
 
 def is_of_kubernetes(variable: str, value: str) -> bool:
     """True for a variable that Kubernetes sets for a service of a similar name."""
-    return bool(_KUBERNETES.search(variable)) and (
-        "_SERVICE_" in variable or "://" in value or value.isdigit()
-    )
+    return bool(_KUBERNETES.search(variable)) or (variable.endswith("_PORT") and "://" in value)
 
 
 def meant_variable(variable: str, suffixes: Iterable[str]) -> str | None:

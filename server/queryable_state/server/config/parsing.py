@@ -67,7 +67,7 @@ def value_of(field: dataclasses.Field[Any], given: Any) -> Any:
         if wanted is int:
             return quantity(text, unit)
         if wanted is float:
-            return exact_quantity(text, unit)
+            return float(exact_quantity(text, unit))
     except (ValueError, KeyError, TypeError, OverflowError):
         raise ValueError(_wanted(field)) from None
     return choice_of(text, accepted(field).choices)
