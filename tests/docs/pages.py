@@ -22,7 +22,7 @@ PAGES = tuple(
 RUN = frozenset({"python", "console"})
 """Languages of blocks that `test_code_blocks.py` runs."""
 
-ILLUSTRATION = frozenset({"text", "json", "properties", "mermaid"})
+ILLUSTRATION = frozenset({"text", "json", "properties", "toml", "mermaid"})
 """Languages of blocks that show output, configuration or a picture."""
 
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+)(?P<language>[^\n`]*)$")
