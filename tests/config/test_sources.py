@@ -106,7 +106,7 @@ def test_a_refusal_names_the_place_of_the_value(shared: Path) -> None:
         proxy("--batch-keys", "0")
     with pytest.raises(InvalidRequestError, match=r"QUERYABLE_STATE_TASK_TIMEOUT_S is -1.0 \(env"):
         application(task_timeout_s="-1")
-    with pytest.raises(InvalidRequestError, match=r"lease_margin_ms is 9000 \(environment\) and "):
+    with pytest.raises(InvalidRequestError, match=r"LEASE_MARGIN_MS is 9000 \(environment\) and "):
         application(lease_margin_ms="9 s")
 
 
@@ -114,7 +114,7 @@ def test_a_refusal_names_the_place_of_the_value(shared: Path) -> None:
 def test_a_text_that_is_no_number_is_refused(text: str) -> None:
     for name in ("task_timeout_s", "lease_ms", "value_bytes", "batch_keys"):
         with pytest.raises(InvalidRequestError, match="it must be"):
-            application(**{name: text})
+            EnvironmentSettings.load({f"spark.queryable_state.{name}": text}, {})
 
 
 def test_true_in_a_file_is_no_number(tmp_path: Path) -> None:
