@@ -167,12 +167,12 @@ class OneSession(Router, QuerySession):
 
     deliver: Deliver
 
-    def session(self, deliver: Deliver) -> QuerySession:
+    def session(self, deliver: Deliver, authorization: str = "") -> QuerySession:
         self.deliver = deliver
         return self
 
     answers = scan = measure = None  # type: ignore[assignment]
-    locate = list_jobs = list_states = None  # type: ignore[assignment]
+    locate = registered = list_jobs = list_states = None  # type: ignore[assignment]
 
     async def aclose(self) -> None:
         """Holds nothing."""

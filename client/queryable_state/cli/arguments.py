@@ -7,8 +7,10 @@ import json
 import math
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.cli.tls_arguments import add_tls, tls_of
 from queryable_state.wire.addresses import parse_addresses
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.json_text import key_from_json
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 
 SERVER_VARIABLE = "QUERYABLE_STATE_SERVER"
+TOKEN_VARIABLE = "QUERYABLE_STATE_TOKEN"
 
 _DEFAULT_SERVER = "localhost:9069"
 _DEFAULT_PORT = 9069
@@ -92,6 +95,11 @@ def add_operation(
         f"{_DEFAULT_SERVER})",
     )
     parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help=f"file with the token of a caller (default: the token in {TOKEN_VARIABLE}, else none)",
+    )
+    parser.add_argument(
         "--timeout",
         type=float,
         default=_TIMEOUT_S,
@@ -99,6 +107,7 @@ def add_operation(
         help="timeout of the command (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_tls(parser)
 
 
 def add_state(parser: argparse.ArgumentParser) -> None:
@@ -149,8 +158,12 @@ async def answer(options: argparse.Namespace) -> int:
     from queryable_state.cli.shown_state import ShownState
     from queryable_state.client import QueryableStateClient
 
-    timeout_s = seconds_of(options)
-    async with QueryableStateClient(addresses=servers_of(options), timeout_s=timeout_s) as client:
+    async with QueryableStateClient(
+        addresses=servers_of(options),
+        timeout_s=seconds_of(options),
+        tls=tls_of(options),
+        token=token_of(options),
+    ) as client:
         exit_code: int
         if options.of_state:
             # Its types are needed to parse keys and to format values.
@@ -166,6 +179,21 @@ def servers_of(options: argparse.Namespace) -> list[str]:
     given = options.server or os.environ.get(SERVER_VARIABLE) or _DEFAULT_SERVER
     what = "--server" if options.server else SERVER_VARIABLE
     return parse_addresses(given, what, _DEFAULT_PORT)
+
+
+def token_of(options: argparse.Namespace) -> str | None:
+    """The token in `--token-file`, else in the environment; None if there is none."""
+    if options.token_file is None:
+        return os.environ.get(TOKEN_VARIABLE, "").strip() or None
+    try:
+        token = Path(options.token_file).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InvalidRequestError(
+            f"cannot read --token-file {options.token_file}: {problem}"
+        ) from problem
+    if not token:
+        raise InvalidRequestError(f"--token-file {options.token_file} is empty")
+    return token
 
 
 def seconds_of(options: argparse.Namespace) -> float:

@@ -33,6 +33,7 @@ from queryable_state.wire.errors import (
     InvalidRequestError,
     KeyTypeError,
     LimitExceededError,
+    PermissionDeniedError,
     PlacementError,
     QueryableStateError,
     QueryTimeoutError,
@@ -58,6 +59,7 @@ from queryable_state.wire.schema.type_serializer import (
     TypeSerializerSnapshot,
 )
 from queryable_state.wire.schema.types import TypeInfo, Types
+from queryable_state.wire.security.tls import Tls
 from queryable_state.wire.values.pickled import PickledValue
 from queryable_state.wire.values.serialized import SerializedValue
 
@@ -92,6 +94,7 @@ __all__ = [
     "OperatorState",
     "PendingTimer",
     "PendingTimers",
+    "PermissionDeniedError",
     "PickleSerializer",
     "PickledValue",
     "PlacementError",
@@ -117,6 +120,7 @@ __all__ = [
     "StatePart",
     "SubtaskState",
     "TimeWindow",
+    "Tls",
     "TypeInfo",
     "TypeSerializer",
     "TypeSerializerSchemaCompatibility",

@@ -17,6 +17,7 @@ from queryable_state.client._arguments import (
 )
 from queryable_state.client._batching.expectation import Expectation
 from queryable_state.client._batching.query_options import QueryOptions
+from queryable_state.client._connection.token_credentials import TokenCredentials
 from queryable_state.client._consistency import Consistency, checked_consistency
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._read_options import ReadOptions, check_options
@@ -24,12 +25,15 @@ from queryable_state.client._reading.operation import VALUE, Operation
 from queryable_state.client._routing.dispatcher import Dispatcher
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 from queryable_state.wire.packaging.protocol_versions import __version__
+from queryable_state.wire.security.connector import connector_of
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
     from queryable_state.client._batching.key_batcher import KeyBatcher
+    from queryable_state.client._connection.token_credentials import Token
+    from queryable_state.wire.security.tls import Tls
 
 DEFAULT_TIMEOUT_S = 5.0
 
@@ -54,6 +58,8 @@ class ClientBase:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         direct: bool = True,
         unpickle: bool = False,
+        tls: Tls | bool = False,
+        token: Token | None = None,
     ) -> None:
         """Checks the settings; connects on first use.
 
@@ -68,13 +74,22 @@ class ClientBase:
                 uses only the given server, which must then be a proxy.
             unpickle: Load values of pickled types. Set it only if everyone who can write to
                 the job's state may run code in this process.
+            tls: Connect with TLS, to every server. True: their certificates are signed by an
+                authority of the system.
+            token: Token that names the caller to servers that ask for one: a text, or a function
+                that returns the current one. The client calls the function on its event loop for
+                every call and connection, so it must not block; if a server refuses a token,
+                the client asks it for another one.
 
-        Raises `InvalidRequestError` for a host, port, address or timeout that is malformed.
+        Raises `InvalidRequestError` for a host, port, address, timeout or token that is malformed,
+        or files of `tls` that cannot be used.
         """
         self._addresses = checked_addresses(host, port, addresses)
         self._timeout_s = checked_timeout(timeout_s)
         self._direct = direct
         self._unpickle = unpickle
+        self._connector = connector_of(tls)
+        self._credentials = None if token is None else TokenCredentials(token)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opened: Dispatcher | None = None
         self._closed = False
@@ -131,8 +146,10 @@ class ClientBase:
             self._opened = Dispatcher(
                 self._addresses,
                 client=client_name(),
+                connector=self._connector,
                 unpickle=self._unpickle,
                 direct=self._direct,
+                credentials=self._credentials,
             )
         return self._opened
 

@@ -16,6 +16,7 @@ from queryable_state.client._routing.retries import CALLS, LOOKUPS
 from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError, Reason
 from queryable_state.wire.frames.frame_ports import FramePorts
+from queryable_state.wire.security.credentialed_calls import with_credentials
 from queryable_state.wire.status import ERROR_METADATA, error_from_call
 
 if TYPE_CHECKING:
@@ -26,10 +27,15 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.connection_info import ConnectionInfo
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.located_state import Owner
+    from queryable_state.wire.security.authorization import Credentials
+    from queryable_state.wire.security.connector import Connector
 
 # An owner behind a firewall stays unreachable; the home server is expected back soon.
 _OWNER_BACKOFF_S = 30.0
 _HOME_BACKOFF_S = 0.5
+
+# A token is the same for every method.
+_METHOD = "/queryable_state.v1.QueryableState"
 
 _Response = TypeVar("_Response")
 
@@ -43,11 +49,20 @@ class ConnectionPool:
     """
 
     def __init__(
-        self, events: BatchEvents, homes: Sequence[str], client: str, *, direct: bool
+        self,
+        events: BatchEvents,
+        homes: Sequence[str],
+        client: str,
+        connector: Connector,
+        *,
+        direct: bool,
+        credentials: Credentials | None = None,
     ) -> None:
         self._events = events
         self._client = client
         self._direct = direct
+        self._connector = connector
+        self._credentials = credentials
         self._frame_ports = FramePorts()
         self._by_address = {
             home: ServerConnection(
@@ -55,7 +70,9 @@ class ConnectionPool:
                 home,
                 client,
                 max_backoff_s=_HOME_BACKOFF_S,
+                connector=connector,
                 frame_ports=self._frame_ports,
+                credentials=credentials,
             )
             for home in homes
         }
@@ -76,7 +93,9 @@ class ConnectionPool:
                 owner.address,
                 self._client,
                 max_backoff_s=_OWNER_BACKOFF_S,
+                connector=self._connector,
                 frame_ports=self._frame_ports,
+                credentials=self._credentials,
                 server_id=owner.server_id,
                 known=owner.description(),
             )
@@ -243,12 +262,18 @@ class ConnectionPool:
         timeout_s: float,
     ) -> _Response:
         try:
-            response = await rpc(server)(request, timeout=timeout_s)
+            response: _Response = await with_credentials(
+                self._credentials,
+                _METHOD,
+                lambda metadata: rpc(server)(request, timeout=timeout_s, metadata=metadata),
+            )
         except grpc.aio.AioRpcError as refused:
-            raise self.refusal(refused, server, timeout_s) from refused
+            refusal = self.refusal(refused, server, timeout_s)
+            raise await server.diagnosis.explained(refusal) from refused
         except asyncio.CancelledError:
             self.raise_if_closed()
             raise
+        server.diagnosis.succeeded()
         self._homes.reached()
         return response
 

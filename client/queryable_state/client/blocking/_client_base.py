@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine, Iterable
 
+    from queryable_state.client._connection.token_credentials import Token
+    from queryable_state.wire.security.tls import Tls
+
 _Result = TypeVar("_Result")
 
 
@@ -32,6 +35,8 @@ class ClientBase:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         direct: bool = True,
         unpickle: bool = False,
+        tls: Tls | bool = False,
+        token: Token | None = None,
     ) -> None:
         self._client = AsyncClient(
             host,
@@ -40,6 +45,8 @@ class ClientBase:
             timeout_s=timeout_s,
             direct=direct,
             unpickle=unpickle,
+            tls=tls,
+            token=token,
         )
         self._lock = threading.Lock()
         self._thread: LoopThread | None = None

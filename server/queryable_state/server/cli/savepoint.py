@@ -15,10 +15,12 @@ from queryable_state.server.cli.driver_arguments import (
     endpoint_of,
     secret_of,
 )
+from queryable_state.server.cli.tls_arguments import add_calling_tls, calling_tls
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     import argparse
+
 
 _TIMEOUT_S = 600.0
 
@@ -60,6 +62,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="SECONDS",
         help="give up after this time (default: %(default)s)",
     )
+    add_calling_tls(savepoint)
     savepoint.set_defaults(run=_run)
 
 
@@ -94,9 +97,11 @@ async def _trigger(
     # Imported late, because importing grpc would slow down `--help`.
     from queryable_state.server.query.proxy.coordinator_endpoints import CoordinatorEndpoints
     from queryable_state.server.query.proxy.followed_coordinator import FollowedCoordinator
+    from queryable_state.wire.security.connector import Connector
 
     coordinator = FollowedCoordinator(
-        CoordinatorEndpoints(coordinators, secret, endpoint_of(options), storage_options(options))
+        CoordinatorEndpoints(coordinators, secret, endpoint_of(options), storage_options(options)),
+        Connector(calling_tls(options), setting="--tls-{0}"),
     )
     try:
         await coordinator.connect()

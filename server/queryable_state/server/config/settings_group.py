@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from queryable_state.server.config.parsing import choice_of
-from queryable_state.server.config.setting import accepted, name_of, problem_of, setting
+from queryable_state.server.config.setting import accepted, name_of, problem_of, setting, type_of
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -77,9 +77,18 @@ class SettingsGroup:
 
     @classmethod
     def from_settings(cls, wider: object, **others: Any) -> Self:
-        """Settings with the fields that `wider` has too, and `others`; the rest are defaults."""
+        """Settings with the fields that `wider` has too, also in nested groups, and `others`.
+
+        The rest are defaults.
+        """
+        shared: dict[str, Any] = {}
+        for field in dataclasses.fields(cls):
+            kind = type_of(field)
+            if issubclass(kind, SettingsGroup):
+                shared[field.name] = kind.from_settings(wider)
+            elif hasattr(wider, field.name):
+                shared[field.name] = getattr(wider, field.name)
         names = {field.name for field in dataclasses.fields(cls)}
-        shared = {name: getattr(wider, name) for name in names if hasattr(wider, name)}
         if "origins" in shared:
             of_wider = shared["origins"]
             shared["origins"] = {name: of_wider[name] for name in of_wider.keys() & names}

@@ -65,7 +65,11 @@ class CoordinatorParts:
         self.catalog = Catalog(state)
         self.timers = PendingTimers(state)
         batches = Batches(state)
-        self.clients = StateServerClients(settings.secret, timeout_ms=settings.push_timeout_ms)
+        self.clients = StateServerClients(
+            settings.secret,
+            timeout_ms=settings.push_timeout_ms,
+            connector=settings.tls.connector(),
+        )
         roots = JobRoots()
         self.objects = MemoryObjectStore()
         self.endpoints = EndpointFiles(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from queryable_state.internal.v1 import coordinator_pb2_grpc
+from queryable_state.server.security.server_tls import ServerTls, port_adder
 from queryable_state.server.security.signature_check import SignatureCheck
 from queryable_state.server.security.signature_interceptors import BlockingSignatureInterceptor
 from queryable_state.server.serving.advertised import advertised_host
@@ -54,7 +55,7 @@ class CoordinatorPort:
         )
         coordinator_pb2_grpc.add_CoordinatorServicer_to_server(service, self._server)
         port = bind(
-            self._server.add_insecure_port,
+            port_adder(self._server, ServerTls.of(settings.tls)),
             PortSpec.parse(settings.ports, SETTING_PREFIX + "coordinator_ports"),
             settings.host,
             what="coordinator",

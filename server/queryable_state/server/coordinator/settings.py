@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from queryable_state.server.config.setting import DAY_S, setting
+from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import (
     COORDINATOR_PORTS,
     host_setting,
@@ -34,6 +35,8 @@ class CoordinatorSettings(BatchSettings):
 
     ports: str = ports_setting(COORDINATOR_PORTS)
     """Port, range or list; a 0 in it: any free port."""
+
+    tls: TlsSettings = field(default_factory=TlsSettings)
 
     stop_timeout_s: float = setting(10.0, least=0, most=DAY_S)
     """How long state servers may take to drain when the coordinator stops."""

@@ -9,6 +9,8 @@ from queryable_state.server.config.backends import BACKENDS
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogLevel
 from queryable_state.server.config.setting import setting
+from queryable_state.server.security.access.access_settings import AccessSettings
+from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import PublicListenSettings
 from queryable_state.server.serving.serving_settings import ServingSettings
 
@@ -37,6 +39,9 @@ class CheckpointServerSettings(PublicListenSettings, ServingSettings, LogLevel):
     folder."""
 
     limits: Limits = field(default_factory=Limits)
+
+    tls: TlsSettings = field(default_factory=TlsSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
 
     transfer_threads: int = setting(4, least=1, most=256)
     """Threads that download files, and threads that fill stores."""

@@ -12,6 +12,8 @@ from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.config.names import CONF_PREFIX
 from queryable_state.server.config.setting import setting
+from queryable_state.server.security.access.access_settings import AccessSettings
+from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import ListenSettings
 from queryable_state.server.serving.serving_settings import ServingSettings
 from queryable_state.server.settings.application_sources import application_settings
@@ -38,8 +40,10 @@ class EnvironmentSettings(
     BatchSettings,
     TaskSettings,
     ServingSettings,
+    TlsSettings,
     LogSettings,
     Limits,
+    AccessSettings,
 ):
     """Settings of one Spark application, and defaults for its jobs.
 

@@ -9,6 +9,8 @@ from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogLevel
 from queryable_state.server.config.setting import setting
 from queryable_state.server.config.settings_group import SettingsGroup
+from queryable_state.server.security.access.access_settings import AccessSettings
+from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import PublicListenSettings
 from queryable_state.server.serving.serving_settings import ServingSettings
 
@@ -47,3 +49,6 @@ class ProxySettings(DriverSettings, PublicListenSettings, ServingSettings, LogLe
     """Settings of a stand-alone proxy."""
 
     limits: Limits = field(default_factory=Limits)
+
+    tls: TlsSettings = field(default_factory=TlsSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)

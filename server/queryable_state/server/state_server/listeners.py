@@ -9,6 +9,8 @@ from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.security.access.gate_opener import open_gate
+from queryable_state.server.security.server_tls import ServerTls, port_adder
 from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.serving.ports import bind
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator_client import CoordinatorClient
     from queryable_state.server.state_server.queries.state_reader import StateReader
     from queryable_state.server.state_server.settings import StateServerSettings
+    from queryable_state.wire.security.connector import Connector
 
 
 def bind_ports(
@@ -36,12 +39,14 @@ def bind_ports(
     stack: AsyncExitStack,
     *,
     server_id: str,
+    connector: Connector,
 ) -> tuple[ServerAddresses, list[QueryServer]]:
     """Binds the five ports; returns the addresses and the two public servers.
 
     `stack` closes what answers them; the caller starts and stops the servers. Raises
     `InvalidRequestError` if a setting has no free port.
     """
+    tls = ServerTls.of(settings.tls)
     locations = LocationTable(coordinator)
     stack.push_async_callback(locations.aclose)
     local = LocalRouter(engine, locations)
@@ -50,9 +55,11 @@ def bind_ports(
         server_id=server_id,
         engine=engine,
         signer=CallSigner(settings.secret),
+        connector=connector,
         default_deadline_ms=settings.default_deadline_ms,
     )
     budgets = ClientBudgets(settings.limits.held_bytes)
+    gate = open_gate(settings.access, stack, server_id=server_id, secret=settings.secret)
     # Another process may take ports at the same time: the first one decides the place.
     ports, advertised = StatedPorts.of(settings), Advertised(host=settings.advertised_host)
     servers = []
@@ -71,6 +78,8 @@ def bind_ports(
                 plain_grpc=settings.plain_grpc,
             ),
             budgets,
+            tls=tls,
+            gate=gate,
         )
         owner = role == query_pb2.OWNER
         port = server.bind(
@@ -83,7 +92,7 @@ def bind_ports(
         if owner:
             ports = ports.beginning_at(ports.query.index(port))
         servers.append(server)
-    task_port = bind(backend.add_insecure_port, ports.tasks, settings.host, what="task port")
+    task_port = bind(port_adder(backend, tls), ports.tasks, settings.host, what="task port")
     addresses = ServerAddresses(
         server_id=server_id,
         pid=os.getpid(),

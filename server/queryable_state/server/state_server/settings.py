@@ -13,6 +13,8 @@ from queryable_state.server.config.backends import BACKENDS, Backend
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.config.setting import DAY_S, LARGEST_INT, setting
+from queryable_state.server.security.access.access_settings import AccessSettings
+from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import ServerPorts, host_setting
 from queryable_state.server.serving.serving_settings import ServingSettings
 from queryable_state.wire.errors import InvalidRequestError
@@ -68,7 +70,11 @@ class StateServerSettings(ServingSettings):
 
     limits: Limits = field(default_factory=Limits)
 
+    tls: TlsSettings = field(default_factory=TlsSettings)
+
     logs: LogSettings = field(default_factory=LogSettings)
+
+    access: AccessSettings = field(default_factory=AccessSettings)
 
     strict_determinism: bool = False
     """Refuse a second seal of a batch with another fingerprint, instead of logging an error."""
@@ -101,6 +107,8 @@ class StateServerSettings(ServingSettings):
             limits = Limits(**values.pop("limits", {}))
             logs = LogSettings(**values.pop("logs", {}))
             ports = ServerPorts(**values.pop("ports", {}))
-            return cls(limits=limits, logs=logs, ports=ports, **values)
+            tls = TlsSettings(**values.pop("tls", {}))
+            access = AccessSettings(**values.pop("access", {}))
+            return cls(limits=limits, logs=logs, ports=ports, tls=tls, access=access, **values)
         except (ValueError, TypeError, AttributeError) as problem:
             raise InvalidRequestError(f"settings are not readable: {problem}") from problem

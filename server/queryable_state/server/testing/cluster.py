@@ -7,11 +7,11 @@ import itertools
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-import grpc.aio
-
 from queryable_state.internal.v1 import backend_pb2_grpc
 from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.query.proxy.proxy_server import ProxyServer
+from queryable_state.server.security.access.access_settings import AccessSettings
+from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.settings.proxy_settings import ProxySettings
 from queryable_state.server.state_server.server import StateServer
@@ -23,6 +23,8 @@ from queryable_state.wire.security.signed_calls import BACKEND, CallSigner, sign
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import grpc.aio
 
     from queryable_state.server.coordinator import JobConfig
     from queryable_state.server.testing.coordinator import InProcessCoordinator
@@ -66,13 +68,17 @@ class InProcessCluster:
         reopen_after_ms: int = 200,
         frame_ports: str = "0",
         coordinator_host: str = "127.0.0.1",
+        tls: TlsSettings | None = None,
         **settings: Any,
     ) -> None:
         """`config` is the default of all jobs; `settings` are those of the state servers.
 
-        `frame_ports`: of servers and proxies; empty: none.
+        `frame_ports`: of servers and proxies; empty: none. `tls`: of every port, also of the
+        coordinator and of proxies; None: clear text.
         """
         self._frame_ports, self._coordinator_host = frame_ports, coordinator_host
+        self._tls = tls or TlsSettings()
+        self._connector = self._tls.connector()
         self._lease_ms = lease_ms
         self._reopen_after_ms = reopen_after_ms
         self._directory = directory
@@ -126,6 +132,7 @@ class InProcessCluster:
                 proxy_frame_ports=self._frame_ports,
             ),
             "drain_timeout_s": 0.2,
+            "tls": self._tls,
         }
         server = StateServer(StateServerSettings(**(fields | self._settings)))
         await self._stack.enter_async_context(server)
@@ -158,7 +165,9 @@ class InProcessCluster:
             "ports": "0",
             "frame_ports": self._frame_ports,
             "plain_grpc": self._settings.get("plain_grpc", False),
+            "access": self._settings.get("access", AccessSettings()),
             "drain_timeout_s": 0.2,
+            "tls": self._tls,
         }
         proxy = ProxyServer(ProxySettings(**(fields | settings)))
         return await self._stack.enter_async_context(proxy)
@@ -167,7 +176,7 @@ class InProcessCluster:
         """A stub of the `StateBackend` service at an address, which signs its calls."""
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = grpc.aio.insecure_channel(address)
+            channel = self._channels[address] = self._connector.channel(address, ())
             self._stack.push_async_callback(channel.close)
         return signed_stub(
             backend_pb2_grpc.StateBackendStub(channel),
@@ -184,6 +193,7 @@ class InProcessCluster:
             lease_margin_ms=200,
             stop_timeout_s=2.0,
             reopen_after_ms=self._reopen_after_ms,
+            tls=self._tls,
         )
         self._coordinator = self._stack.enter_context(
             in_process_coordinator(settings=settings, engine=self._engine)

@@ -15,6 +15,8 @@ from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.security.access.access_settings import AccessSettings
+from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.advertised import environment_host
 from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.streaming.config.job_configuration import server_backend
@@ -25,6 +27,7 @@ from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter
 from queryable_state.streaming.spark.queries.stored_state import StoredState
 from queryable_state.streaming.spark.server_start import ServerStarter
 from queryable_state.streaming.spark.session import runs_on_one_machine, warn_of_risks
+from queryable_state.streaming.spark.shipped_files import tls_on_this_machine
 from queryable_state.streaming.spark.worker.worker_python import WorkerCheck
 from queryable_state.wire.errors import QueryTimeoutError
 
@@ -85,6 +88,7 @@ class SparkApplication:
                 host=self._host,
                 advertised_host=settings.coordinator_host or environment_host() or driver_host,
                 ports=settings.coordinator_ports,
+                tls=self.tls,
             ),
         )
         self.coordinator.start()
@@ -132,6 +136,11 @@ class SparkApplication:
         return self._settings.secret
 
     @property
+    def tls(self) -> TlsSettings:
+        """TLS of the processes of the driver, with the paths of its machine."""
+        return tls_on_this_machine(TlsSettings.from_settings(self._settings))
+
+    @property
     def context(self) -> SparkContext:
         """The SparkContext of the application."""
         return self._context
@@ -159,6 +168,8 @@ class SparkApplication:
             backend=server_backend(settings),
             limits=Limits.from_settings(settings),
             logs=LogSettings.from_settings(settings),
+            tls=TlsSettings.from_settings(settings),
+            access=AccessSettings.from_settings(settings),
         )
 
     def scratch_location(self) -> str:

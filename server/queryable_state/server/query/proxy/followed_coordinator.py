@@ -15,6 +15,7 @@ from queryable_state.server.coordinator_client import (
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import AuthenticationError, QueryableStateError
+from queryable_state.wire.security.connector import CLEAR_TEXT
 from queryable_state.wire.security.signed_calls import CallSigner
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         CoordinatorEndpoint,
         CoordinatorEndpoints,
     )
+    from queryable_state.wire.security.connector import Connector
 
 _log = logging.getLogger(__name__)
 _failures = RateLimitedLog(_log)
@@ -46,8 +48,9 @@ class FollowedCoordinator:
     call, `aclose` at the end.
     """
 
-    def __init__(self, endpoints: CoordinatorEndpoints) -> None:
+    def __init__(self, endpoints: CoordinatorEndpoints, connector: Connector = CLEAR_TEXT) -> None:
         self._endpoints = endpoints
+        self._connector = connector
         self._client: CoordinatorClient | None = None
         self._current: CoordinatorEndpoint | None = None
         self.signer = CallSigner(secrets.token_urlsafe(32))
@@ -143,7 +146,9 @@ class FollowedCoordinator:
         """Takes the first address that answers; raises the failure of the last one."""
         failure: QueryableStateError | None = None
         for endpoint in await self._endpoints.read():
-            candidate = CoordinatorClient(endpoint.address, endpoint.secret)
+            candidate = CoordinatorClient(
+                endpoint.address, endpoint.secret, connector=self._connector
+            )
             try:
                 await candidate.list_jobs(query_pb2.ListJobsRequest(), timeout_s=_TRY_S)
             except BaseException as problem:

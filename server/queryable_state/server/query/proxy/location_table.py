@@ -20,6 +20,8 @@ from queryable_state.wire.located_state import LocatedState
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from queryable_state.v1 import registration_pb2
+
 # Lifetime of a resolved name: a job's name may move to another job, and a name that was unique
 # may become ambiguous.
 _NAME_TTL_S = 1.0
@@ -111,6 +113,10 @@ class LocationTable:
         return await self._calls.run(
             (state_id, newer_than), lambda: self._refresh_id(state_id, newer_than)
         )
+
+    async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
+        """The registration of a state, from the cache if it is there."""
+        return (await self.locate_id(state_id)).registration
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
         """The jobs that the coordinator knows now."""

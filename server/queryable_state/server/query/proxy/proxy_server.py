@@ -13,6 +13,8 @@ from queryable_state.server.query.proxy.followed_coordinator import FollowedCoor
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.security.access.gate_opener import open_gate
+from queryable_state.server.security.server_tls import ServerTls
 from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.lame_duck import be_lame_duck
@@ -69,13 +71,15 @@ class ProxyServer:
     async def __aenter__(self) -> Self:
         settings = self.settings
         async with contextlib.AsyncExitStack() as stack:
+            tls, connector = ServerTls.of(settings.tls), settings.tls.connector()
             coordinator = FollowedCoordinator(
                 CoordinatorEndpoints(
                     settings.coordinators,
                     settings.secret,
                     settings.endpoint,
                     settings.storage_options,
-                )
+                ),
+                connector,
             )
             stack.push_async_callback(coordinator.aclose)
             found = await self._find(coordinator)
@@ -85,6 +89,7 @@ class ProxyServer:
                 locations,
                 server_id=self.server_id,
                 signer=coordinator.signer,
+                connector=connector,
                 default_deadline_ms=settings.default_deadline_ms,
             )
             stack.push_async_callback(router.aclose)
@@ -97,6 +102,8 @@ class ProxyServer:
                     default_deadline_ms=settings.default_deadline_ms,
                     plain_grpc=settings.plain_grpc,
                 ),
+                tls=tls,
+                gate=open_gate(settings.access, stack, server_id=self.server_id),
             )
             stack.push_async_callback(server.aclose, self.shutdown, settings.drain_timeout_s)
             server.bind(

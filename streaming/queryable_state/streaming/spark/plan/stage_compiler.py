@@ -69,6 +69,7 @@ class StageCompiler:
             frame,
             application.coordinator_address,
             application.secret_file,
+            application.tls.tls_for_calls,
             is_bounded=is_bounded,
         )
 
