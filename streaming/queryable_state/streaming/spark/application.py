@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 from py4j.protocol import Py4JError
 
 from queryable_state.server.config.effective import effective_settings, sources_text
-from queryable_state.server.config.limits import Limits
-from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.coordinator.settings import CoordinatorSettings
-from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.advertised import environment_host
 from queryable_state.server.state_server.settings import StateServerSettings
@@ -164,12 +161,7 @@ class SparkApplication:
             coordinator_address=self.coordinator_address,
             executor_id="",
             host=self._host,
-            ports=settings.state_server_ports(),
             backend=server_backend(settings),
-            limits=Limits.from_settings(settings),
-            logs=LogSettings.from_settings(settings),
-            tls=TlsSettings.from_settings(settings),
-            access=AccessSettings.from_settings(settings),
         )
 
     def scratch_location(self) -> str:
