@@ -86,6 +86,14 @@ class Program:
         ]
         return found
 
+    def started(self) -> tuple[str, str]:
+        """Waits until the job runs; its id and the HOST:PORT of its proxy."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.startswith("STARTED "), self.log()
+        _, job_id, proxy = line.split()
+        return job_id, proxy
+
     def result(self) -> dict[str, Any]:
         """Waits for the end; what it printed."""
         output, _ = self._process.communicate(timeout=_RESULT_S)
@@ -98,6 +106,10 @@ class Program:
         """Waits for the end; the exit code."""
         return self._process.wait(timeout_s)
 
+    def restarts(self) -> int:
+        """How often the job was started again in the same driver."""
+        return self._log.read_text().count("failed and is restarted")
+
     def log(self) -> str:
         """The end of what all programs of the test wrote to standard error."""
         return self._log.read_text()[-3000:]
@@ -106,7 +118,9 @@ class Program:
         """Kills the driver and its JVM."""
         if self.is_running:
             os.killpg(self.pid, signal.SIGKILL)
-        self._process.communicate()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 @pytest.fixture

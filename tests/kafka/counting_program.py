@@ -39,11 +39,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--topic", default="numbers")
     parser.add_argument("--sink", choices=("kafka", "files"), default="kafka")
     parser.add_argument("--starting-offsets", default="earliest")
+    parser.add_argument("--source-option", action="append", default=[], help="NAME=VALUE")
     parser.add_argument("--backend", choices=("heap", "rocksdb"), default="rocksdb")
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--name", default="counting")
     parser.add_argument("--savepoint", help="URI to start from")
     parser.add_argument("--savepoint-to", help="folder for a savepoint, with which the job ends")
+    parser.add_argument("--running", action="store_true", help="the savepoint does not stop it")
     parser.add_argument("--finish", action="store_true")
     return parser.parse_args()
 
@@ -73,6 +75,7 @@ def numbers(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
         .option("subscribe", options.topic)
         .option("startingOffsets", options.starting_offsets)
         .option("maxOffsetsPerTrigger", 2_000)
+        .options(**dict(each.split("=", 1) for each in options.source_option))
         .load()
     )
     return records.select(
@@ -112,9 +115,11 @@ def main() -> None:
     env = StreamExecutionEnvironment.get_execution_environment(spark)
     env.set_parallelism(options.parallelism)
     handle, query, job_id = started(env, spark, options)
-    print("STARTED", flush=True)  # noqa: T201 - for the test
+    print("STARTED", job_id, env.proxy_address(), flush=True)  # noqa: T201 - for the test
     found: dict[str, Any] = {}
-    if options.savepoint_to:
+    if options.savepoint_to and options.running:
+        found["savepoint"] = handle.trigger_savepoint(options.savepoint_to).result()
+    elif options.savepoint_to:
         handle.process_all_available()
         found["savepoint"] = handle.stop_with_savepoint(False, options.savepoint_to).result()
     elif not options.finish:

@@ -19,11 +19,10 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("backend", ["rocksdb", "heap"])
-def test_sessions_of_the_example_equal_those_of_plain_python(backend: str, tmp_path: Path) -> None:
+def test_sessions_of_the_example_equal_those_of_plain_python(tmp_path: Path) -> None:
     """The program compares them itself; its exit code is 1 if any differs."""
     done = subprocess.run(
-        [sys.executable, str(EXAMPLE), "--backend", backend],
+        [sys.executable, str(EXAMPLE)],
         capture_output=True,
         text=True,
         check=False,

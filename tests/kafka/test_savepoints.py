@@ -49,6 +49,19 @@ def test_a_job_from_a_savepoint_begins_at_its_offsets(
     assert sorted(behind) == [(number, 1) for number in range(3_000, 4_000)]
 
 
+def test_a_savepoint_of_a_running_job_has_the_offsets_of_its_state(
+    broker: KafkaBroker, program: StartProgram, tmp_path: Path
+) -> None:
+    """Numbers arrive, and batches go on, while it is written."""
+    broker.create_topic("numbers", 2)
+    broker.create_topic("numbers-counted")
+    with Numbers(broker) as numbers:
+        first = program("--running", "--savepoint-to", str(tmp_path / "savepoints")).result()
+    second = program("--name", "second", "--savepoint", first["savepoint"], "--finish").result()
+    assert second["began_at"] == [offsets_in(first["savepoint"])]
+    assert second["state"] == {str(number): 1 for number in range(numbers.written)}
+
+
 def of(backend: str, parallelism: int) -> tuple[str, ...]:
     return ("--backend", backend, "--parallelism", str(parallelism))
 

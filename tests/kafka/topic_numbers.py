@@ -30,7 +30,7 @@ class Numbers:
     `with` writes in the background, `write` at once.
     """
 
-    def __init__(self, broker: KafkaBroker, topic: str = "numbers", *, per_s: int = 400) -> None:
+    def __init__(self, broker: KafkaBroker, topic: str = "numbers", *, per_s: int = 200) -> None:
         self._topic = topic
         self._per_s = per_s
         self._written = 0

@@ -194,7 +194,7 @@ class KafkaBroker:
             "transaction.state.log.num.partitions": "1",
             "group.initial.rebalance.delay.ms": "0",
             # A killed broker can register again only after its session.
-            "broker.session.timeout.ms": "2000",
+            "broker.session.timeout.ms": "4000",
             "broker.heartbeat.interval.ms": "500",
             "auto.create.topics.enable": "false",
             **self._properties,
