@@ -9,9 +9,10 @@ import pytest
 
 from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.security.access.access_settings import AccessSettings
-from queryable_state.server.security.access.protected_mode import check_listener, is_loopback
+from queryable_state.server.security.access.protected_mode import check_listener
 from queryable_state.server.testing.cluster import InProcessCluster
 from queryable_state.server.testing.coordinator import in_process_coordinator
+from queryable_state.wire.addresses import is_loopback
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
