@@ -2,105 +2,50 @@
 
 `make settings-docs` writes the page; `make check` calls this with --check, which writes nothing and
 fails if the page differs from what the classes give. Keys, defaults and meanings come from the
-fields and their docstrings, units from the names' endings, bounds from the constants that the
-classes check.
+fields and their docstrings, units and bounds from what the fields declare.
 """
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
-import itertools
 import sys
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from generated_page import write_or_check
 
-from queryable_state.server import settings as server
-from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
-from queryable_state.server.process.log_settings import LOG_LEVELS, LogSettings
-from queryable_state.server.storage.rocksdb.settings import PREDEFINED_OPTIONS, RocksDBSettings
-from queryable_state.streaming.config import checkpoint_modes, durability_settings
-from queryable_state.streaming.config.configuration import CONF_PREFIX
-from queryable_state.streaming.config.execution_options import OPTIONS
-from queryable_state.streaming.config.settings import MAX_PARALLELISM_LIMIT, EnvironmentSettings
+from queryable_state.server.config.limits import Limits
+from queryable_state.server.config.log_settings import LogSettings
+from queryable_state.server.config.meanings import meanings_of
+from queryable_state.server.config.names import CONF_PREFIX
+from queryable_state.server.config.setting import (
+    accepted,
+    accepted_text,
+    name_of,
+    quantity_text,
+    type_of,
+    unit_of,
+)
+from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
+from queryable_state.server.settings.environment_settings import EnvironmentSettings
+from queryable_state.server.settings.execution_options import OPTIONS
+from queryable_state.server.settings.proxy_settings import ProxySettings
+from queryable_state.server.state_server.settings import StateServerSettings
+from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 
-UNITS = {"_ms": "ms", "_s": "s", "_bytes": "bytes", "_ports": "ports", "ports": "ports"}
-LARGEST_PORT = 65535
-PORTS = f"0 to {LARGEST_PORT}; `a`, `a-b`, `a,b`"
-
-
-def one_of(names: Iterable[Any]) -> str:
-    """The names of a choice, or of the members of an enum."""
-    return ", ".join(f"`{getattr(name, 'name', name)}`" for name in names)
-
-
-BOUNDS: dict[type, dict[str, str]] = {
-    EnvironmentSettings: {
-        **{name: f"≥ {least}" for name, least in durability_settings.LEAST.items()},
-        "parallelism": "0 to `max_parallelism`",
-        "max_parallelism": f"1 to {MAX_PARALLELISM_LIMIT}",
-        "backend": one_of(durability_settings.BACKEND_NAMES) + ", a class",
-        "checkpoint_storage": one_of(durability_settings.STORAGE_NAMES),
-        "changelog": one_of(durability_settings.CHANGELOG_CHOICES),
-        "log_level": ", ".join(LOG_LEVELS),
-        "checkpointing_mode": one_of(checkpoint_modes.CheckpointingMode),
-        "externalized_retention": one_of(checkpoint_modes.ExternalizedCheckpointCleanup),
-        "rocksdb_predefined_options": one_of(PREDEFINED_OPTIONS),
-        "restart_strategy": "`none`, `fixed-delay`, `failure-rate`",
-    },
-    RocksDBSettings: {
-        **{
-            field.name: "≥ 1"
-            for field in dataclasses.fields(RocksDBSettings)
-            if not isinstance(field.default, bool)
-        },
-        "max_open_files": "-1, ≥ 1",
-        "write_buffers_to_merge": "≥ 1, < `write_buffers`",
-    },
-    server.StateServerSettings: {"backend": one_of(server.BACKENDS)},
-    CheckpointServerSettings: {"backend": one_of(server.BACKENDS)},
-    LogSettings: {"level": ", ".join(LOG_LEVELS)},
-}
-
-LISTENING_FLAGS = {
-    "host": "--host",
-    "ports": "--port",
-    "frame_ports": "--frame-port",
-    "lame_duck_s": "--lame-duck",
-}
-PROXY_FLAGS = LISTENING_FLAGS | {"coordinator_address": "--coordinator", "secret": "--secret-file"}
-CHECKPOINT_SERVER_FLAGS = {
-    **LISTENING_FLAGS,
-    "checkpoint": "--checkpoint",
-    "storage_options": "--storage-options",
-    "backend": "--backend",
-    "directory": "--directory",
-}
-
 # Fields of the application by those of a process, where the names differ.
 APPLICATION_FIELDS: dict[type, dict[str, str]] = {
-    server.StateServerSettings: {"query_ports": "server_ports", "advertised_host": ""},
-    server.CoordinatorSettings: {
-        "ports": "coordinator_ports",
-        "advertised_host": "coordinator_host",
-    },
-    LogSettings: {
-        "level": "log_level",
-        "directory": "log_dir",
-        "file_bytes": "log_file_bytes",
-        "files": "log_files",
-    },
+    StateServerSettings: {"advertised_host": ""},
+    CoordinatorSettings: {"ports": "coordinator_ports", "advertised_host": "coordinator_host"},
 }
 
 HEAD = """# Settings reference
@@ -109,26 +54,27 @@ For people who configure a job or a server: every setting of every process, with
 default, unit, bounds and meaning. `make settings-docs` writes this page from the settings classes.
 
 In the tables, *unit* is that of a plain number. An empty *bounds* cell: every value of the type
-is accepted. *Ports* are one port, a range or a list (`9067`, `9067-9079`, `9067,0`); a 0 is any
-free port.
+is accepted. *Ports* are one port, a range, also with a step, or a list (`9067`, `9067-9079`,
+`9067-9167/10`, `9067,0`); the first free one is taken, a 0 is any free port
+([addresses.md](addresses.md)).
 """
 
 APPLICATION = """## Spark application
 
-Set a field in one of these places; the first one that has it counts:
+Set a field in one of these places. From the strongest to the weakest:
 
-1. `spark.queryable_state.<field>` in Spark's configuration; for fields with more keys (Flink's)
-   also those keys, with or without the prefix `spark.queryable_state.`;
-2. `QUERYABLE_STATE_<FIELD>` in the driver's environment (`.` and `-` of Flink's keys become `_`);
-3. the TOML file that `spark.queryable_state.file` or `QUERYABLE_STATE_FILE` names.
+1. the program: methods of the environment, a `Configuration`, arguments of `execute`;
+2. `spark.queryable_state.<name>` in Spark's configuration; Flink's keys of a setting too, with or
+   without the prefix `spark.queryable_state.`;
+3. `QUERYABLE_STATE_<NAME>` in the driver's environment (`.` and `-` of Flink's keys become `_`);
+4. the TOML file that `spark.queryable_state.config` or `QUERYABLE_STATE_CONFIG` names, by the same
+   names: [configuration.md](configuration.md).
 
-Times take units (`500 ms`, `10 s`, `5 min`, `1 h`, `1 d`), sizes too (`20 kb`, `64 mb`, `1 gb`).
-What a job sets itself (`StateBackend`, `CheckpointConfig`, a `Configuration`, arguments of
-`execute`) counts before these.
-
-An unknown name is refused with the most similar known one. A known key of Flink that has no effect
-is logged as a warning with the reason; the last table of this section has the execution options
-that are kept and returned.
+Times take units (`500 ms`, `10 s`, `5 min`, `1 h`, `1 d`), sizes too (`20 kb`, `64 mb`, `1 gb`). A
+value outside of its bounds is refused at the start, with the place it came from. So is an unknown
+name, with the most similar known one, and a misspelt prefix. A known key of Flink without effect is
+logged as a warning with the reason; the last table of this section has the execution options
+that are kept and returned. `queryable-state config application` shows the effective values.
 """
 
 OPTIONS_HEAD = """### Flink's execution options
@@ -144,7 +90,11 @@ An options factory (`spark.queryable_state.rocksdb_options_factory`, or
 (`spark.queryable_state.rocksdb_predefined_options`) sets some of them.
 """
 
-FLAGS = "Set by the flags of the command. Fields without a flag have a fixed value.\n"
+FLAGS = """By flags, by `QUERYABLE_STATE_<NAME>` in the environment, or by name in the file of
+`--config`, also in its table `[queryable_state.%s]`; the limits of servers and proxies below are
+set in the same way. `queryable-state config %s` shows the effective values.
+"""
+
 DRIVER = """The driver starts the process and passes these on. *Key* is the key of the application
 that sets the field; fields without one have a fixed value or follow from the executor.
 """
@@ -179,20 +129,23 @@ def page() -> str:
         Section("", APPLICATION, EnvironmentSettings, application),
         Section("", ROCKSDB, RocksDBSettings, rocksdb),
         Section(
-            "Stand-alone proxy: `queryable-state proxy`", FLAGS, server.ProxySettings, PROXY_FLAGS
+            "Stand-alone proxy: `queryable-state proxy`",
+            FLAGS % ("proxy", "proxy"),
+            ProxySettings,
+            flags_of(ProxySettings),
         ),
         Section(
             "Checkpoint server: `queryable-state serve`",
-            FLAGS,
+            FLAGS % ("serve", "serve"),
             CheckpointServerSettings,
-            CHECKPOINT_SERVER_FLAGS,
+            flags_of(CheckpointServerSettings),
         ),
         *(
             Section(heading, DRIVER, settings, application_keys(settings))
             for heading, settings in (
-                ("State server", server.StateServerSettings),
-                ("Coordinator", server.CoordinatorSettings),
-                ("Limits of servers and proxies", server.Limits),
+                ("State server", StateServerSettings),
+                ("Coordinator", CoordinatorSettings),
+                ("Limits of servers and proxies", Limits),
                 ("Logs of state servers", LogSettings),
                 ("Spark tasks", RuntimeSettings),
             )
@@ -209,8 +162,8 @@ def page() -> str:
 
 def table(section: Section) -> str:
     """One row a field, in the order of the class."""
-    meanings = docstrings(section.settings)
-    named = section.settings in (EnvironmentSettings, RocksDBSettings)
+    meanings = meanings_of(section.settings)
+    named = section.settings not in (StateServerSettings, CoordinatorSettings)
     columns = ["key"] if named else ["field", "key"]
     lines = [
         "| " + " | ".join([*columns, "default", "unit", "bounds", "meaning"]) + " |",
@@ -218,14 +171,13 @@ def table(section: Section) -> str:
     ]
     for field in fields(section.settings):
         keys = [section.keys[field.name]] if field.name in section.keys else []
-        if "flink" in field.metadata:
-            keys += field.metadata["flink"]
+        keys += accepted(field).flink
         key = "<br>".join(f"`{key}`" for key in keys)
         cells = [key] if named else [f"`{field.name}`", key]
         cells += [
             default_text(field),
-            unit(field),
-            bounds(section.settings, field),
+            unit_of(field) or accepted(field).unit,
+            bounds(field),
             meanings.get(field.name, ""),
         ]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
@@ -245,29 +197,19 @@ def options_table() -> str:
 
 
 def fields(settings: type[Any]) -> list[dataclasses.Field[Any]]:
-    """The fields that have a row of their own: those that hold other settings have tables."""
-    return [
-        field
+    """The fields that have a row of their own, those of the class itself first.
+
+    Fields that hold other settings have tables.
+    """
+    rows = {
+        field.name: field
         for field in dataclasses.fields(settings)
-        if field.name not in ("limits", "logs", "flink_options")
-    ]
-
-
-def docstrings(settings: type[Any]) -> dict[str, str]:
-    """The docstrings under the fields of a class and of its bases, each on one line."""
-    found: dict[str, str] = {}
-    for base in reversed([kind for kind in settings.__mro__ if dataclasses.is_dataclass(kind)]):
-        tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
-        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-        for statement, follower in itertools.pairwise(body):
-            if (
-                isinstance(statement, ast.AnnAssign)
-                and isinstance(statement.target, ast.Name)
-                and isinstance(follower, ast.Expr)
-                and isinstance(follower.value, ast.Constant)
-            ):
-                found[statement.target.id] = " ".join(str(follower.value.value).split())
-    return found
+        if not accepted(field).derived and not dataclasses.is_dataclass(type_of(field))
+    }
+    order = dict.fromkeys(
+        name for base in settings.__mro__ for name in inspect.get_annotations(base)
+    )
+    return [rows[name] for name in order if name in rows]
 
 
 def default_text(field: dataclasses.Field[Any]) -> str:
@@ -279,29 +221,25 @@ def default_text(field: dataclasses.Field[Any]) -> str:
         return "required"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
-    if field.name.endswith("_bytes") and value >= 1024:
-        for size, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-            if value % size == 0:
-                return f"{value // size} {name}"
     if isinstance(value, int | float):
-        return f"{value:g}" if isinstance(value, float) else f"{value:,}"
+        shown = quantity_text(value, unit_of(field))
+        return shown.removesuffix(f" {unit_of(field)}")
     return f"`{value}`" if value else ""
 
 
-def unit(field: dataclasses.Field[Any]) -> str:
-    """The unit that the end of the name says."""
-    if isinstance(field.default, bool):
-        return ""
-    return next((unit for end, unit in UNITS.items() if field.name.endswith(end)), "")
+def bounds(field: dataclasses.Field[Any]) -> str:
+    """The values that the field accepts."""
+    return "`true`, `false`" if type_of(field) is bool else accepted_text(field)
 
 
-def bounds(settings: type, field: dataclasses.Field[Any]) -> str:
-    """The bounds that the class checks."""
-    if isinstance(field.default, bool):
-        return "`true`, `false`"
-    if field.name.endswith("ports"):
-        return PORTS
-    return BOUNDS.get(settings, {}).get(field.name, "")
+def flags_of(settings: type[Any]) -> dict[str, str]:
+    """Names and flags of the settings of a command, by field."""
+    found: dict[str, str] = {}
+    for field in fields(settings):
+        rule, name = accepted(field), name_of(field)
+        flags = [] if rule.flags is None else [f"--{name.replace('_', '-')}", *rule.flags]
+        found[field.name] = "`<br>`".join([name, *flags])
+    return found
 
 
 def application_keys(settings: type[Any]) -> dict[str, str]:

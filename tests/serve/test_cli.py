@@ -16,7 +16,7 @@ from tests.query.proxy.watching import NOT_SERVING, SERVING, Watched
 from queryable_state.cli import main
 from queryable_state.client import QueryableStateClient
 from queryable_state.server.checkpoint_server.server import CheckpointServer
-from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
+from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 from queryable_state.server.testing.cluster import corrupt
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 
@@ -198,7 +198,7 @@ async def test_the_command_serves_until_it_is_told_to_stop(ended: Ended, tmp_pat
 async def test_a_checkpoint_server_is_serving_until_it_is_told_to_end(ended: Ended) -> None:
     """A balancer takes it out of rotation while it still answers."""
     settings = CheckpointServerSettings(
-        checkpoint=str(ended.savepoint), ports="0", lame_duck_s=DEADLINE_S
+        checkpoint=str(ended.savepoint), ports="0", frame_ports="0", lame_duck_s=DEADLINE_S
     )
     async with (
         CheckpointServer(settings) as server,

@@ -8,6 +8,12 @@ from queryable_state.wire.packaging.extras import require_extra
 
 require_extra("streaming", "queryable_state.streaming")
 
+from queryable_state.server.settings.checkpoint_modes import (
+    CheckpointingMode,
+    ExternalizedCheckpointCleanup,
+    ExternalizedCheckpointRetention,
+)
+from queryable_state.server.settings.environment_settings import EnvironmentSettings
 from queryable_state.streaming import windows
 from queryable_state.streaming.co_functions import (
     CoFlatMapFunction,
@@ -16,11 +22,6 @@ from queryable_state.streaming.co_functions import (
     KeyedCoProcessFunction,
 )
 from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
-from queryable_state.streaming.config.checkpoint_modes import (
-    CheckpointingMode,
-    ExternalizedCheckpointCleanup,
-    ExternalizedCheckpointRetention,
-)
 from queryable_state.streaming.config.checkpoint_storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
@@ -36,7 +37,6 @@ from queryable_state.streaming.config.rocksdb_state_backend import (
     PredefinedOptions,
     RocksDBStateBackend,
 )
-from queryable_state.streaming.config.settings import EnvironmentSettings
 from queryable_state.streaming.config.state_backend import (
     CustomStateBackend,
     FsStateBackend,
@@ -143,6 +143,7 @@ from queryable_state.streaming.vectorised.functions import (
     ValueColumn,
 )
 from queryable_state.streaming.windows import *  # noqa: F403 - its `__all__` is part of this one
+from queryable_state.wire.packaging.protocol_versions import __version__
 from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.row import Row, RowKind
 from queryable_state.wire.schema.type_classes import (
@@ -296,4 +297,4 @@ __all__ = [
     "WatermarkStrategy",
     "WindowedStream",
 ]
-__all__ += windows.__all__
+__all__ += ["__version__", *windows.__all__]

@@ -2,102 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.file_systems.storage import is_local
 from queryable_state.server.json_settings import json_settings
-from queryable_state.server.process.log_settings import LOG_LEVELS
-from queryable_state.server.settings import COORDINATOR_PORT, LAME_DUCK_S, PROXY_PORTS
-from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     import argparse
-
-SECRET_VARIABLE = "QUERYABLE_STATE_SECRET"
-
-
-def add_listening(parser: argparse.ArgumentParser) -> None:
-    """Adds `--port`, `--frame-port`, `--plain-grpc`, `--host` and `--lame-duck`."""
-    parser.add_argument(
-        "--port",
-        default=PROXY_PORTS,
-        metavar="SPEC",
-        help="port, range or list: 9069, 9069-9079, 9069,9072; a 0 in it is any free port "
-        "(default: %(default)s)",
-    )
-    parser.add_argument(
-        "--frame-port",
-        default="0",
-        metavar="SPEC",
-        help="port, range or list for look-ups by frames, which are faster than gRPC; 0 is any "
-        "free port; if empty, look-ups are unary gRPC calls (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--plain-grpc",
-        action="store_true",
-        help="serve gRPC with grpc.aio alone: slower, and without undocumented parts of grpcio",
-    )
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--lame-duck",
-        type=float,
-        default=LAME_DUCK_S,
-        metavar="SECONDS",
-        help="time to answer after SIGTERM while health is NOT_SERVING; at least the interval of "
-        "the load balancer's health checks. SIGINT skips it, a second signal ends at once "
-        "(default: %(default)g)",
-    )
-
-
-def lame_duck_s(options: argparse.Namespace) -> float:
-    """The value of `--lame-duck`."""
-    seconds: float = options.lame_duck
-    if not 0 <= seconds < float("inf"):
-        raise InvalidRequestError(f"--lame-duck {seconds:g}: give seconds, 0 or more")
-    return seconds
-
-
-def add_log_level(parser: argparse.ArgumentParser) -> None:
-    """Adds `--log-level`."""
-    parser.add_argument(
-        "--log-level",
-        choices=LOG_LEVELS,
-        default="INFO",
-        help="lowest level of the lines logged to standard error (default: %(default)s)",
-    )
-
-
-def coordinator_address(given: str) -> str:
-    """The value of `--coordinator`; raises InvalidRequestError unless it is HOST:PORT."""
-    host, colon, port = given.rpartition(":")
-    if not colon or not host or not port.isdigit():
-        raise InvalidRequestError(
-            f"--coordinator {given!r}: write HOST:PORT, as in 127.0.0.1:{COORDINATOR_PORT}"
-        )
-    return given
-
-
-def secret_of(file: str | None) -> str:
-    """The job's secret from the file of `--secret-file`, else from the environment."""
-    if file is None:
-        secret = os.environ.get(SECRET_VARIABLE, "")
-    else:
-        try:
-            secret = Path(file).read_text()
-        except (OSError, UnicodeDecodeError) as problem:
-            raise InvalidRequestError(f"cannot read --secret-file {file}: {problem}") from problem
-    secret = secret.strip()
-    if not secret:
-        where = f"the file {file} is empty" if file else f"{SECRET_VARIABLE} is not set"
-        raise InvalidRequestError(
-            f"the command needs the job's secret: {where}; give --secret-file or set "
-            f"{SECRET_VARIABLE}"
-        )
-    return secret
 
 
 def add_storage_options(parser: argparse.ArgumentParser) -> None:

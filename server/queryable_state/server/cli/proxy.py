@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
-from queryable_state.server.cli.arguments import (
+from queryable_state.server.cli.arguments import whole_uri
+from queryable_state.server.cli.driver_arguments import (
     SECRET_VARIABLE,
-    add_listening,
-    add_log_level,
-    coordinator_address,
-    lame_duck_s,
+    coordinator_addresses,
     secret_of,
 )
+from queryable_state.server.cli.process_settings import add_settings, process_settings
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
-from queryable_state.server.serving.ports import PortSpec, frame_ports
-from queryable_state.server.settings import COORDINATOR_PORT, ProxySettings
+from queryable_state.server.settings.proxy_settings import ProxySettings
 
 if TYPE_CHECKING:
     import argparse
@@ -28,41 +27,31 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "proxy",
         help="run a standalone proxy",
         description="Answers queries for all state of one application by forwarding them to the "
-        f"owners. The secret of the job comes from --secret-file, or from {SECRET_VARIABLE}.",
+        "owners. Finds the driver of the job by its endpoint file (--endpoint), again when it was "
+        "restarted, or at a fixed address (--coordinator) with the job's secret from --secret-file "
+        f"or {SECRET_VARIABLE}. "
+        "`queryable-state config proxy` shows the settings and where each comes from.",
     )
-    proxy.add_argument(
-        "--coordinator",
-        required=True,
-        metavar="HOST:PORT",
-        help=f"coordinator in the driver of the job; its default port is {COORDINATOR_PORT}",
-    )
-    add_listening(proxy)
-    add_log_level(proxy)
-    proxy.add_argument("--secret-file", metavar="FILE", help="file with the job's secret")
+    add_settings(proxy, ProxySettings)
     proxy.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    settings = _settings(options)
-    tune()
-    return _serve(settings, options.log_level)
-
-
-def _settings(options: argparse.Namespace) -> ProxySettings:
-    PortSpec.parse(options.port, "--port")
-    frame_ports(options.frame_port)
-    return ProxySettings(
-        coordinator_address=coordinator_address(options.coordinator),
-        secret=secret_of(options.secret_file),
-        host=options.host,
-        ports=options.port,
-        frame_ports=options.frame_port,
-        plain_grpc=options.plain_grpc,
-        lame_duck_s=lame_duck_s(options),
+    settings = process_settings(ProxySettings, "proxy", options)
+    endpoint = whole_uri(settings.endpoint) if settings.endpoint else ""
+    settings = dataclasses.replace(
+        settings,
+        coordinators=coordinator_addresses(settings.coordinators, endpoint),
+        secret=secret_of(
+            settings.secret_file or None, required=not endpoint, default=settings.secret
+        ),
+        endpoint=endpoint,
     )
+    tune()
+    return _serve(settings)
 
 
-def _serve(settings: ProxySettings, log_level: str) -> int:
+def _serve(settings: ProxySettings) -> int:
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
 
     async def serve(shutdown: GracefulShutdown) -> None:
@@ -72,4 +61,4 @@ def _serve(settings: ProxySettings, log_level: str) -> int:
             tune_after_start()
             await proxy.wait_stopped()
 
-    return run_until_stopped("proxy", serve, log_level=log_level)
+    return run_until_stopped("proxy", serve, settings=settings)
