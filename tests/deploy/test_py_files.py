@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pyspark
@@ -17,6 +18,9 @@ PROGRAM = Path(__file__).with_name("py_files_program.py")
 PACK = ROOT / "deploy" / "spark-submit" / "pack_py_files.sh"
 SPARK_HOME = Path(pyspark.__file__).parent
 
+# Before the task timeout of 60 s; most of it is the start of an executor.
+_AT_ONCE_S = 45.0
+
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -26,7 +30,10 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _submit(archive: Path, python: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def _submit(
+    archive: Path, python: str, folder: Path, *, driver: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Runs the program; `driver`: the driver's Python, if it is not the executors'."""
     source = folder / "source"
     source.mkdir()
     (source / "0.json").write_text('{"sensor": "a", "temperature": 21.5}\n')
@@ -43,6 +50,7 @@ def _submit(archive: Path, python: str, folder: Path) -> subprocess.CompletedPro
                 *("--conf", "spark.ui.enabled=false"),
                 *("--conf", "spark.sql.shuffle.partitions=1"),
                 *("--conf", f"spark.pyspark.python={python}"),
+                *("--conf", f"spark.pyspark.driver.python={driver or python}"),
                 *("--conf", "spark.log.level=WARN"),
                 *("--py-files", str(archive)),
                 str(PROGRAM),
@@ -57,6 +65,11 @@ def _submit(archive: Path, python: str, folder: Path) -> subprocess.CompletedPro
             timeout=240,
             check=False,
         )
+
+
+def _seconds(output: str) -> float:
+    """What the program measured from the start of the job to its end."""
+    return float(output.partition("SECONDS ")[2].split()[0])
 
 
 def _of_program(output: str) -> str:
@@ -85,5 +98,18 @@ def test_compiled_packages_that_py_files_cannot_ship_are_named_at_once(
     assert finished.returncode
     for part in ("No module named 'rocksdict'", "--py-files", "--archives", str(archive)):
         assert part in finished.stdout, _of_program(finished.stdout)
-    # Long before the task timeout; most of it is the start of an executor.
-    assert float(finished.stdout.partition("SECONDS ")[2].split()[0]) < 45.0
+    assert _seconds(finished.stdout) < _AT_ONCE_S
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_state_server_that_cannot_import_ends_the_job_with_its_log(
+    archive: Path, tmp_path: Path
+) -> None:
+    """A package that is found but does not load: tasks run, their state server does not."""
+    python = python_without(tmp_path / "python", broken="uvloop")
+    finished = _submit(archive, python, tmp_path, driver=sys.executable)
+    assert finished.returncode
+    for part in ("libbroken.so.1", "cannot start", python, "--archives"):
+        assert part in finished.stdout, _of_program(finished.stdout)
+    assert _seconds(finished.stdout) < _AT_ONCE_S

@@ -106,7 +106,7 @@ async def test_a_server_that_is_idle_waits_for_no_endless_call(of: Server) -> No
         await echo.begun.wait()
         server.shut_down()
         async with asyncio.timeout(DEADLINE_S):
-            await server.idle()
+            await server.answered()
         await server.stop(0)
         with pytest.raises(grpc.aio.AioRpcError):
             await asking

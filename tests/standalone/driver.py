@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -82,16 +81,6 @@ class Driver:
         if self._process is not None:
             self._process.wait()
         until(lambda: not under(self._folder), 30.0, "the end of the driver")
-
-    def until_listening(self, port: int) -> None:
-        """Waits for the coordinator, which listens once the job is declared."""
-
-        def listens() -> bool:
-            self.require_running()
-            with socket.socket() as probe:
-                return probe.connect_ex(("127.0.0.1", port)) == 0
-
-        until(listens, START_S, "the start of the coordinator")
 
     def tail(self) -> str:
         """The end of the log, for a failed test."""

@@ -10,6 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
@@ -19,6 +20,8 @@ from queryable_state.v1 import query_pb2, query_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+
+    from queryable_state.client import Tls
 
 JOB = "orders"
 STATE = "totals"
@@ -122,13 +125,13 @@ class Load(ABC):
 class PythonLoad(Load):
     """Queries of `QueryableStateClient`."""
 
-    def __init__(self, name: str, host: str, port: int, **options: Any) -> None:
+    def __init__(self, name: str, addresses: Sequence[str], **options: Any) -> None:
         super().__init__(name)
-        self._host, self._port, self._options = host, port, options
+        self._addresses, self._options = addresses, options
 
     async def _asking(self, stack: contextlib.AsyncExitStack) -> Callable[[str], Awaitable[int]]:
         client = await stack.enter_async_context(
-            QueryableStateClient(self._host, self._port, **self._options)
+            QueryableStateClient(addresses=self._addresses, **self._options)
         )
 
         async def ask(key: str) -> int:
@@ -141,14 +144,20 @@ class PythonLoad(Load):
 class PlainLoad(Load):
     """Queries of a gRPC client that knows only the .proto files and gRPC's retry policy."""
 
-    def __init__(self, name: str, addresses: Sequence[str]) -> None:
+    def __init__(self, name: str, addresses: Sequence[str], tls: Tls, token: str) -> None:
         super().__init__(name)
         self._target = "ipv4:" + ",".join(addresses)
+        self._metadata = (("authorization", f"Bearer {token}"),)
+        self._credentials = grpc.ssl_channel_credentials(Path(tls.ca).read_bytes())
 
     async def _asking(self, stack: contextlib.AsyncExitStack) -> Callable[[str], Awaitable[int]]:
-        options = [("grpc.service_config", SERVICE_CONFIG)]
+        options = [
+            ("grpc.service_config", SERVICE_CONFIG),
+            # A list of addresses has no name of its own that a certificate could have.
+            ("grpc.ssl_target_name_override", "localhost"),
+        ]
         channel = await stack.enter_async_context(
-            grpc.aio.insecure_channel(self._target, options=options)
+            grpc.aio.secure_channel(self._target, self._credentials, options=options)
         )
         stub: Any = query_pb2_grpc.QueryableStateStub(channel)
 
@@ -156,7 +165,7 @@ class PlainLoad(Load):
             request = query_pb2.GetKvStateRequest(
                 job=JOB, state_name=STATE, key_json=json.dumps(key)
             )
-            answer = await stub.GetKvState(request, timeout=10)
+            answer = await stub.GetKvState(request, timeout=10, metadata=self._metadata)
             return int(json.loads(answer.value_json))
 
         return ask

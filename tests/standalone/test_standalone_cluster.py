@@ -4,58 +4,69 @@ environment, a job by spark-submit, two stand-alone proxies, and clients that ne
 from __future__ import annotations
 
 import contextlib
-import secrets
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.chaos.clusters import StandaloneCluster, free_port
 from tests.chaos.processes import executors_under, until
-from tests.standalone.driver import START_S, Driver
-from tests.standalone.load import Load, PlainLoad, PythonLoad
+from tests.security.authority import Authority
+from tests.standalone.driver import ROOT, START_S, Driver
+from tests.standalone.load import JOB, Load, PlainLoad, PythonLoad
 from tests.standalone.proxies import Proxy
+
+from queryable_state.server.security.access.tokens import digest_of, new_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import psutil
     from tests.standalone.conftest import Packed
 
-pytestmark = [pytest.mark.standalone, pytest.mark.timeout(600)]
-
-_HOST = "127.0.0.1"
+pytestmark = [pytest.mark.standalone, pytest.mark.timeout(700)]
 
 
 class Deployment:
-    """Cluster, driver and two proxies in one folder."""
+    """Cluster, driver and two proxies in one folder; TLS on every port, and callers have tokens.
+
+    The proxies start before the driver, and find it by the endpoint file in the state root.
+    """
 
     def __init__(self, folder: Path, archive: Path, stack: contextlib.ExitStack) -> None:
         self._folder, self._archive, self._stack = folder, archive, stack
-        secret = folder / "secret"
-        secret.write_text(secrets.token_hex(16))
-        secret.chmod(0o600)
+        self.authority = Authority(folder / "certificates")
+        certificate, key = self.authority.write()
+        self.token = new_token()
+        access = folder / "access.toml"
+        grants = (ROOT / "deploy" / "spark-submit" / "grants.toml").read_text()
+        access.write_text(f'[tokens]\ndashboard = "{digest_of(self.token)}"\n{grants}')
+        security = {
+            "tls_certificate": certificate,
+            "tls_key": key,
+            "tls_ca": self.authority.ca,
+            "access_file": str(access),
+        }
+        state = folder / "state"
         self.cluster = stack.enter_context(StandaloneCluster(folder / "cluster"))
         # The port of Spark's master is taken by now.
-        coordinator = free_port()
+        port = free_port()
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in security.items()]
+        options += [f"--endpoint={state / JOB}", "--wait-for-driver"]
+        self.proxies = [
+            stack.enter_context(
+                Proxy(folder / f"proxy-{number}", port + 2 * number, port + 2 * number + 1, options)
+            )
+            for number in (0, 1)
+        ]
         self._settings = {
-            "spark.queryable_state.checkpoint_directory": str(folder / "state"),
-            "spark.queryable_state.coordinator_ports": str(coordinator),
-            "spark.queryable_state.secret": secret.read_text(),
+            "spark.queryable_state.checkpoint_directory": str(state),
+            **{f"spark.queryable_state.{name}": value for name, value in security.items()},
         }
         self._drivers = 0
         self.driver = self.new_driver()
-        self.driver.until_listening(coordinator)
-        self.proxies = [
-            stack.enter_context(
-                Proxy(
-                    folder / f"proxy-{number}",
-                    coordinator + 10 * number,
-                    coordinator + 10 * number + 1,
-                    ("--coordinator", f"{_HOST}:{coordinator}", "--secret-file", str(secret)),
-                )
-            )
-            for number in (1, 2)
-        ]
 
     def new_driver(self) -> Driver:
         """Starts a driver; the same submission each time."""
@@ -79,6 +90,11 @@ class Deployment:
             if "queryable_state.server.state_server" in child.cmdline()
         ]
 
+    def state_server_proxy(self) -> str:
+        """HOST:PORT of the proxy of one executor's state server."""
+        files = [Path(server.cwd()) / "server.json" for server in self.state_servers()]
+        return str(json.loads(files[0].read_text())["proxy"])
+
 
 @pytest.fixture(scope="module")
 def deployment(packed: Packed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
@@ -89,14 +105,17 @@ def deployment(packed: Packed, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @pytest.fixture(scope="module")
 def loads(deployment: Deployment) -> Iterator[list[Load]]:
     """Clients under way, each of which has seen answers."""
-    first, second = deployment.proxies
+    tls, token = deployment.authority.client(), deployment.token
+    addresses = [proxy.address for proxy in deployment.proxies]
     with contextlib.ExitStack() as stack:
         found: list[Load] = [
             stack.enter_context(load)
             for load in (
-                PythonLoad("Python client", _HOST, first.port),
-                PythonLoad("Python client by proxies only", _HOST, first.port, direct=False),
-                PlainLoad("plain gRPC client", [first.address, second.address]),
+                PythonLoad("Python client", addresses, tls=tls, token=token),
+                PythonLoad(
+                    "Python client by proxies only", addresses, tls=tls, token=token, direct=False
+                ),
+                PlainLoad("plain gRPC client", addresses, tls, token),
             )
         ]
         for load in found:
@@ -118,6 +137,17 @@ def test_the_job_runs_on_both_workers_from_the_packed_environment(
     for server in deployment.state_servers():
         assert "/environment/bin/python" in server.cmdline()[0]
         assert server.cmdline()[0].startswith(str(deployment.cluster.folder))
+
+
+def test_a_caller_without_a_token_is_refused(deployment: Deployment, loads: list[Load]) -> None:
+    command = [sys.executable, "-m", "queryable_state.cli", "get", "totals", "customer_1"]
+    command += ["--tls-ca", deployment.authority.ca, "--server"]
+    for address in (deployment.proxies[0].address, deployment.state_server_proxy()):
+        refused = subprocess.run(
+            [*command, address], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert refused.returncode == 2
+        assert "token" in refused.stderr
 
 
 def test_no_query_fails_while_both_proxies_are_restarted(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.standalone.conftest import Packed
 
-pytestmark = [pytest.mark.standalone, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.standalone, pytest.mark.timeout(700)]
 
 _FIRST = "## 2."
 """The section that the shell begins with; the fixture `packed` has run the one before it."""
@@ -68,13 +68,14 @@ def test_every_command_of_the_page_runs_as_printed(packed: Packed, tmp_path: Pat
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(timeout=360)
+        output, _ = process.communicate(timeout=600)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)
         output, _ = process.communicate()
         pytest.fail(f"the walk does not end:\n{output[-3000:]}\n{_logs(packed.home)}")
     assert process.returncode == 0, f"{output[-3000:]}\n{_logs(packed.home)}"
-    assert output.count("customer_1") >= 3, output
+    assert output.count("customer_1") >= 2, output
+    assert "refused without a token" in output, output
     _report(output, packed.seconds)
 
 

@@ -76,9 +76,9 @@ class AioServer:
             self._serving = False
             self._shutting_down = asyncio.create_task(self._server.stop(_UNTIL_STOP_S))
 
-    async def idle(self) -> None:
-        """Returns once every call has ended, but for the endless ones."""
-        while ending := self._calls - self._endless_calls:
+    async def answered(self) -> None:
+        """Returns once the calls that run now have ended, but for the endless ones."""
+        if ending := self._calls - self._endless_calls:
             await asyncio.wait(ending)
 
     async def stop(self, grace_s: float) -> None:
@@ -89,7 +89,7 @@ class AioServer:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
-                await self.idle()
+                await self.answered()
         await self._server.stop(None)
         await stopping
         while self._calls:

@@ -43,4 +43,4 @@ class Asking:
                 for outcome in await asyncio.gather(*asking, return_exceptions=True)
                 if not isinstance(outcome, asyncio.CancelledError)
             ]
-        assert failed == []
+        assert failed == [], failed

@@ -19,6 +19,10 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{ include "qs.name" . }}-driver.{{ .Release.Namespace }}.svc
 {{- end -}}
 
+{{- define "qs.tlsServerName" -}}
+{{ .Values.security.tlsServerName | default (include "qs.driverHost" .) }}
+{{- end -}}
+
 {{- define "qs.jobSecret" -}}
 {{ .Values.security.jobSecret | default (printf "%s-job" (include "qs.name" .)) }}
 {{- end -}}
@@ -115,6 +119,7 @@ spark.queryable_state.task_ports: {{ $ports.tasks | quote }}
 spark.queryable_state.tls_certificate: /etc/queryable-state/tls/tls.crt
 spark.queryable_state.tls_key: /etc/queryable-state/tls/tls.key
 spark.queryable_state.tls_ca: /etc/queryable-state/tls/ca.crt
+spark.queryable_state.tls_server_name: {{ include "qs.tlsServerName" . }}
 {{- end }}
 {{- if .Values.security.accessSecret }}
 spark.queryable_state.access_file: /etc/queryable-state/access/access.toml

@@ -127,9 +127,9 @@ class GrpcServer:
             self._completions.queue, lambda _event: hand(self._shut_down.set_result, None)
         )
 
-    async def idle(self) -> None:
-        """Returns once every call has ended, except the endless ones."""
-        while ending := self._calls - self._endless_calls:
+    async def answered(self) -> None:
+        """Returns once the calls that run now have ended, except the endless ones."""
+        if ending := self._calls - self._endless_calls:
             await asyncio.wait(ending)
 
     async def stop(self, grace_s: float) -> None:
@@ -140,7 +140,7 @@ class GrpcServer:
         self._shutting_down = False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
-                await self.idle()
+                await self.answered()
         self._server.cancel_all_calls()
         # The core shuts down after its connections close; calls may still be pending here.
         await self._shut_down

@@ -17,6 +17,7 @@ from queryable_state.server.security.access.guarded_router import GuardedRouter
 from queryable_state.server.security.access.protected_mode import check_listener
 from queryable_state.server.security.server_tls import port_adder
 from queryable_state.server.serving.byte_budget import ClientBudgets
+from queryable_state.server.serving.client_connections import close_port
 from queryable_state.server.serving.health_service import SERVICE_NAME, HealthService
 from queryable_state.server.serving.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
 from queryable_state.wire.frames.stream_hello import frame_endpoint
@@ -113,6 +114,7 @@ class QueryServer:
         self._service.add_to(self._server)
         self._serving = self._left = False
         self._what = self._address = ""
+        self._port = 0
         self._health = HealthService((_SERVICE, SERVICE_NAME, reflection.SERVICE_NAME))
         # Generated code accepts any server with the two methods that it calls.
         server: Any = self._server
@@ -145,7 +147,7 @@ class QueryServer:
             authenticated=self._gate is not None,
             insecure=self._insecure,
         )
-        port = bind(port_adder(self._server, self._tls), spec, host, what=what)
+        port = self._port = bind(port_adder(self._server, self._tls), spec, host, what=what)
         if frames is not None:
             frame_port = bind(
                 self._frames.add_port,
@@ -189,17 +191,23 @@ class QueryServer:
         self._streams.send_away()
 
     async def aclose(self, shutdown: GracefulShutdown, drain_timeout_s: float = 0) -> None:
-        """Closes the ports, answers the calls it has read within the drain time. Idempotent."""
+        """Answers the calls it has read within the drain time, then closes the ports. Idempotent.
+
+        Calls are answered until the end, because gRPC's core would cancel those that arrive after
+        the start of its own shutdown.
+        """
         self.end_health()
         self._frames.close_port()
-        self._server.shut_down()
         # A client that waits for minutes or reads nothing must not block the shutdown.
         async with shutdown.limited(drain_timeout_s):
-            await asyncio.gather(self._streams.drain(), self._server.idle())
+            await asyncio.gather(self._streams.drain(), self._server.answered())
         self._streams.end_scans()
         async with shutdown.limited(_SCAN_END_S):
-            await self._server.idle()
+            await self._server.answered()
         await self._frames.aclose()
+        port, self._port = self._port, 0
+        if port:
+            close_port(port)
         await self._server.stop(0)
 
     def end_health(self) -> None:
