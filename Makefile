@@ -9,7 +9,7 @@ SETUPS := setup-demo setup-bench setup-test setup-dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup $(SETUPS) demo test test-slow chaos hostile check format proto settings-docs pyflink-docs bench plots flights-matrix lock clean
+.PHONY: help setup $(SETUPS) demo test test-slow test-cluster chaos hostile check check-deploy format proto settings-docs pyflink-docs bench plots flights-matrix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ test: setup-test ## Run the tests, without slow ones (ARGS="tests/query -k scan"
 test-slow: setup-test ## Run the slow tests: restarts of drivers, killed executors
 	$(RUN) python -m pytest -m slow $(ARGS)
 
+test-cluster: setup-test ## Deploy on a standalone cluster; restart proxies and driver under load
+	timeout 900 $(RUN) python -m pytest tests/standalone -m standalone $(ARGS)
+
 chaos: setup-test ## Kill, stop and damage what runs (ROUNDS=n rounds from seed SEED=s on)
 	$(RUN) python -m tests.chaos --rounds $(or $(ROUNDS),3) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
@@ -48,6 +51,10 @@ check: setup ## Lint, check formatting and types, and that generated code is cur
 	$(PY) scripts/generate_protos.py --check
 	$(PY) scripts/generate_settings_docs.py --check
 	$(PY) scripts/generate_pyflink_docs.py --check
+
+check-deploy: setup ## Check Dockerfile, compose file, Helm chart and unit, as far as no engine is needed
+	@scripts/install_deploy_tools.sh
+	scripts/check_deploy.sh
 
 format: setup ## Format the code and fix what the linter can fix
 	$(PY) -m ruff check --fix --exit-zero
@@ -82,7 +89,7 @@ flights-matrix: setup-demo ## Compare flights and their sessions with pandas: ba
 lock: | $(PY) ## Refresh requirements.lock within pyproject.toml's bounds (ARGS="--upgrade" moves pins)
 	$(PY) -m pip install --quiet --disable-pip-version-check -c requirements.lock --group lock
 	.venv/bin/uv pip compile --quiet --universal --no-emit-index-url --all-extras \
-	  --group test --group check --group java --group build --group lock \
+	  --group test --group check --group deploy --group java --group build --group lock --group pack \
 	  --no-emit-package spark-queryable-state --custom-compile-command 'make lock' \
 	  pyproject.toml --output-file requirements.lock $(ARGS)
 

@@ -23,6 +23,7 @@ PROGRAMS = (
     "streaming.operators",
     "latency.freshness",
     "latency.timers",
+    "latency.kafka",
     "mixed",
     "recovery",
     "capacity",

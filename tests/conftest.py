@@ -20,6 +20,7 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 ON_REQUEST = {
     "slow": ("slow tests (restarts of drivers, killed executors)", "make test-slow"),
     "hostile": ("attacks on ports", "make hostile"),
+    "standalone": ("tests of a deployment on a standalone cluster", "make test-cluster"),
 }
 """Marks of the tests that run only on request: what they are, and the command that runs them."""
 

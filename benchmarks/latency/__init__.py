@@ -1,4 +1,5 @@
-"""Time to an answer, from a row's arrival and from a timer's time.
+"""Time to an answer, from a row's arrival, from a timer's time, and from a record of Kafka.
 
-`python -m benchmarks.latency.freshness`, `python -m benchmarks.latency.timers`.
+`python -m benchmarks.latency.freshness`, `python -m benchmarks.latency.timers`,
+`python -m benchmarks.latency.kafka`.
 """

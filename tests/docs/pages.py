@@ -9,7 +9,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 PAGES = tuple(
-    sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+    sorted(
+        [
+            ROOT / "README.md",
+            ROOT / "CONTRIBUTING.md",
+            *(ROOT / "docs").rglob("*.md"),
+            *(ROOT / "deploy").rglob("*.md"),
+        ]
+    )
 )
 
 RUN = frozenset({"python", "console"})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} +(?P<text>.+?) *$", re.MULTILINE)
 _PATH = re.compile(
-    r"`(?P<path>(?:proto|client|server|streaming|tests|benchmarks|examples|scripts|docs)/[\w./-]+)`"
+    r"`(?P<path>(?:proto|client|server|streaming|tests|benchmarks|examples|scripts|docs|deploy)/[\w./-]+)`"
 )
 _TERM = re.compile(r"^\| \*\*(?P<term>[^*]+)\*\* \|", re.MULTILINE)
 _PARTS = ("proto", "client", "server", "streaming")

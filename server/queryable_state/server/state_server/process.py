@@ -19,9 +19,11 @@ from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.settings import StateServerSettings
 from queryable_state.server.state_server.base.parent_process import ParentProcess
 from queryable_state.server.state_server.base.server_directory import (
+    RESTART_MAY_HELP,
     UNUSABLE_SETTINGS,
     ServerDirectory,
 )
+from queryable_state.server.state_server.failed_start import is_permanent
 from queryable_state.server.state_server.server import StateServer
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
@@ -39,10 +41,10 @@ def main(settings_json: str) -> int:
         directory = ServerDirectory(Path(settings.directory))
         directory.make()
         settings.log_file.parent.mkdir(parents=True, exist_ok=True)
+        log_to_file(settings.log_file, settings.logs)
     except (QueryableStateError, OSError) as problem:
         sys.stderr.write(f"state server: {problem}\n")
-        return 2
-    log_to_file(settings.log_file, settings.logs)
+        return _exit_code(problem)
     _log.info("the log of this state server is %s", settings.log_file)
     try:
         with directory.holding():
@@ -54,12 +56,20 @@ def main(settings_json: str) -> int:
         if settings.logs.directory:
             # The launcher shows the output of the process.
             sys.stderr.write(f"the state server cannot run: {refusal}\n")
-        return UNUSABLE_SETTINGS if isinstance(refusal, InvalidRequestError) else 1
-    except Exception:  # noqa: BLE001 - the log is the only place to report it
+        return _exit_code(refusal)
+    except Exception as failure:  # noqa: BLE001 - the log is the only place to report it
         _log.exception("the state server failed")
-        return 1
+        return _exit_code(failure)
     directory.remove()
     return 0
+
+
+def _exit_code(failure: Exception) -> int:
+    if isinstance(failure, InvalidRequestError):
+        return UNUSABLE_SETTINGS
+    if isinstance(failure, OSError) and is_permanent(failure):
+        return UNUSABLE_SETTINGS
+    return RESTART_MAY_HELP
 
 
 def _tune() -> None:

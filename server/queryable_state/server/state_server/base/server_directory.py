@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 UNUSABLE_SETTINGS = 3
 """Exit code of a server that a restart would not help."""
 
+RESTART_MAY_HELP = 75
+"""Exit code of a server that failed, but may start the next time (EX_TEMPFAIL). Any other positive
+code is Python's own: the interpreter or an import failed."""
+
 _PROBE_RETRY_S = 0.005
 # The name of an executor's directory ends with the pid and start time of its process.
 _OF_PROCESS = re.compile(r"queryable-state-.+-(\d+)-(\d+)")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def probe(rows: Iterable[object]) -> Iterator[Found]:
     """A function for `mapPartitions`: yields the interpreter, the installed version of this package
     (empty: unknown), and why an operator's task could not run (empty: it can)."""
-    import importlib
+    import importlib.util
     import sys
     from importlib import metadata
 
@@ -36,6 +36,10 @@ def probe(rows: Iterable[object]) -> Iterator[Found]:
             "queryable_state.server.state_server.launch",
         ):
             importlib.import_module(module)
+        # Found, not imported: gRPC reads environment variables that a task sets before.
+        for module in ("grpc", "grpc_health", "grpc_reflection", "rocksdict", "uvloop", "fsspec"):
+            if importlib.util.find_spec(module) is None:
+                raise ModuleNotFoundError(f"No module named {module!r}")
     except Exception as error:  # noqa: BLE001 - an import may raise anything
         problem = f"{type(error).__name__}: {error}"
     yield sys.executable, version, problem

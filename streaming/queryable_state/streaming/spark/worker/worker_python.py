@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from queryable_state.server.state_server.failed_start import PACKAGES_ADVICE
 from queryable_state.streaming.spark.worker.worker_probe import probe
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
@@ -109,14 +110,16 @@ def _check(context: SparkContext, executors: int) -> None:
         if found is None:
             _log.warning("the check of the Python of Spark's workers failed: %s", failure)
             return
-        raise _refusal(context.pythonExec, found[0].strip()) from failure
+        raise _refusal(context, context.pythonExec, found[0].strip()) from failure
     own = next(iter(probe(())))[1]
     for interpreter, version, problem in answers[0] if answers else ():
         if problem:
-            raise _refusal(interpreter, problem)
+            raise _refusal(context, interpreter, problem)
         if own and version and version != own:
             raise _refusal(
-                interpreter, f"it has spark-queryable-state {version}, but the driver has {own}"
+                context,
+                interpreter,
+                f"it has spark-queryable-state {version}, but the driver has {own}",
             )
 
 
@@ -127,10 +130,19 @@ def _has_started(context: SparkContext, group: str) -> bool:
     return any(stage.numActiveTasks + stage.numCompletedTasks for stage in stages if stage)
 
 
-def _refusal(interpreter: str, problem: str) -> InvalidRequestError:
-    return InvalidRequestError(
+def _refusal(context: SparkContext, interpreter: str, problem: str) -> InvalidRequestError:
+    message = (
         f"Spark's Python workers run {interpreter}, which cannot run stateful operators "
-        f"({problem}); the driver runs {sys.executable}. Set {WORKER_VARIABLE} in the environment "
+        f"({problem}); the driver runs {sys.executable}. "
+    )
+    shipped = context.getConf().get("spark.submit.pyFiles") or ""
+    if shipped and "No module named" in problem:
+        message += f"spark.submit.pyFiles (--py-files) is {shipped}: {PACKAGES_ADVICE}"
+        if ".whl" in shipped:
+            message += "; and Spark puts .zip, .egg and .py on Python's path, but no .whl"
+        return InvalidRequestError(message, reason=Reason.UNSUPPORTED)
+    return InvalidRequestError(
+        f"{message}Set {WORKER_VARIABLE} in the environment "
         f"before the Spark session is created, or {WORKER_SETTING} for spark-submit, to a Python "
         f"that every executor has, with the driver's version ({sys.version_info[0]}."
         f"{sys.version_info[1]}) and the same spark-queryable-state[streaming]: "

@@ -1,0 +1,57 @@
+"""`queryable-state health`: check a server's gRPC health, for probes of containers and units."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+
+_DEFAULT_ADDRESS = "localhost:9069"
+_TIMEOUT_S = 3.0
+_UNHEALTHY = 1
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command's arguments."""
+    health = commands.add_parser(
+        "health",
+        help="check the health of a proxy or server",
+        description="Asks one server for its gRPC health (grpc.health.v1), which needs no token. "
+        "Exit code 0: it is SERVING, that is, it reaches its coordinator and may get queries; "
+        "1: it is not. With --alive a server that answers at all gets 0: a proxy whose driver is "
+        "gone must not be restarted, because it finds the next driver by itself.",
+    )
+    health.add_argument(
+        "address",
+        nargs="?",
+        default=_DEFAULT_ADDRESS,
+        metavar="HOST:PORT",
+        help="gRPC port of the server (default: %(default)s)",
+    )
+    health.add_argument("--alive", action="store_true", help="0 also for NOT_SERVING")
+    health.add_argument(
+        "--timeout",
+        type=float,
+        default=_TIMEOUT_S,
+        metavar="SECONDS",
+        help="time to wait for the answer (default: %(default)g)",
+    )
+    health.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    import grpc
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    names = health_pb2.HealthCheckResponse.ServingStatus
+    with grpc.insecure_channel(options.address) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        try:
+            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=options.timeout)
+        except grpc.RpcError as failure:
+            print(f"{options.address}: {failure.code().name}: {failure.details()}", file=sys.stderr)
+            return _UNHEALTHY
+    print(f"{options.address}: {names.Name(answer.status)}")
+    return 0 if options.alive or answer.status == names.Value("SERVING") else _UNHEALTHY

@@ -1,0 +1,40 @@
+"""The command `queryable-state health`, as probes of containers run it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc.aio
+from tests.query.proxy.watching import NOT_SERVING, SERVING, Watched
+
+from queryable_state.cli import main
+from queryable_state.server.testing.cluster import InProcessCluster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+async def test_a_proxy_without_its_driver_is_not_ready_but_alive(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with InProcessCluster(tmp_path, servers=1) as cluster:
+        proxy = await cluster.add_proxy()
+        async with grpc.aio.insecure_channel(proxy.address) as channel:
+            watched = Watched(channel)
+            await watched.until(SERVING)
+            assert await asyncio.to_thread(main, ["health", proxy.address]) == 0
+            assert capsys.readouterr().out == f"{proxy.address}: SERVING\n"
+            await asyncio.to_thread(cluster.coordinator.coordinator.close)
+            await watched.until(NOT_SERVING)
+        assert await asyncio.to_thread(main, ["health", proxy.address]) == 1
+        assert capsys.readouterr().out == f"{proxy.address}: NOT_SERVING\n"
+        assert await asyncio.to_thread(main, ["health", "--alive", proxy.address]) == 0
+
+
+def test_a_server_that_does_not_answer_is_neither(capsys: pytest.CaptureFixture[str]) -> None:
+    for options in ([], ["--alive"]):
+        assert main(["health", "127.0.0.1:1", "--timeout", "2", *options]) == 1
+        assert "127.0.0.1:1: UNAVAILABLE" in capsys.readouterr().err
