@@ -13,6 +13,7 @@ from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from queryable_state.server.coordinator import Coordinator
+    from queryable_state.wire.security.tls import Tls
 
 
 def sink_stage(
@@ -22,6 +23,7 @@ def sink_stage(
     parallelism: int,
     max_parallelism: int,
     config_id: str = "",
+    tls: Tls | None = None,
 ) -> StageTask:
     """The stage of a job of this name, which is also that of its queryable state."""
     descriptor = ValueStateDescriptor(name, Types.STRING())
@@ -47,5 +49,6 @@ def sink_stage(
         secret=coordinator.secret,
         coordinator_address=coordinator.address,
         config_id=config_id,
+        tls=tls,
     )
     return StageTask(StageSpec(operators=(operator,)))

@@ -2,8 +2,7 @@
 
 `make settings-docs` writes the page; `make check` calls this with --check, which writes nothing and
 fails if the page differs from what the classes give. Keys, defaults and meanings come from the
-fields and their docstrings, units from the names' endings, bounds from the constants that the
-classes check.
+fields and their docstrings, units and bounds from what the fields declare.
 """
 
 from __future__ import annotations
@@ -20,66 +19,46 @@ from typing import TYPE_CHECKING, Any
 
 from generated_page import write_or_check
 
-from queryable_state.server import settings as server
 from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
-from queryable_state.server.process.log_settings import LOG_LEVELS, LogSettings
-from queryable_state.server.storage.rocksdb.settings import PREDEFINED_OPTIONS, RocksDBSettings
-from queryable_state.streaming.config import checkpoint_modes, durability_settings
+from queryable_state.server.config.limits import Limits
+from queryable_state.server.config.log_settings import LogSettings
+from queryable_state.server.config.setting import (
+    accepted,
+    accepted_text,
+    quantity_text,
+    type_of,
+    unit_of,
+)
+from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.query.proxy.settings import ProxySettings
+from queryable_state.server.state_server.settings import StateServerSettings
+from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
 from queryable_state.streaming.config.configuration import CONF_PREFIX
 from queryable_state.streaming.config.execution_options import OPTIONS
-from queryable_state.streaming.config.settings import MAX_PARALLELISM_LIMIT, EnvironmentSettings
+from queryable_state.streaming.config.settings import EnvironmentSettings
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
-
-UNITS = {"_ms": "ms", "_s": "s", "_bytes": "bytes", "_ports": "ports", "ports": "ports"}
-LARGEST_PORT = 65535
-PORTS = f"0 to {LARGEST_PORT}; `a`, `a-b`, `a,b`"
-
-
-def one_of(names: Iterable[Any]) -> str:
-    """The names of a choice, or of the members of an enum."""
-    return ", ".join(f"`{getattr(name, 'name', name)}`" for name in names)
-
-
-BOUNDS: dict[type, dict[str, str]] = {
-    EnvironmentSettings: {
-        **{name: f"≥ {least}" for name, least in durability_settings.LEAST.items()},
-        "parallelism": "0 to `max_parallelism`",
-        "max_parallelism": f"1 to {MAX_PARALLELISM_LIMIT}",
-        "backend": one_of(durability_settings.BACKEND_NAMES) + ", a class",
-        "checkpoint_storage": one_of(durability_settings.STORAGE_NAMES),
-        "changelog": one_of(durability_settings.CHANGELOG_CHOICES),
-        "log_level": ", ".join(LOG_LEVELS),
-        "checkpointing_mode": one_of(checkpoint_modes.CheckpointingMode),
-        "externalized_retention": one_of(checkpoint_modes.ExternalizedCheckpointCleanup),
-        "rocksdb_predefined_options": one_of(PREDEFINED_OPTIONS),
-        "restart_strategy": "`none`, `fixed-delay`, `failure-rate`",
-    },
-    RocksDBSettings: {
-        **{
-            field.name: "≥ 1"
-            for field in dataclasses.fields(RocksDBSettings)
-            if not isinstance(field.default, bool)
-        },
-        "max_open_files": "-1, ≥ 1",
-        "write_buffers_to_merge": "≥ 1, < `write_buffers`",
-    },
-    server.StateServerSettings: {"backend": one_of(server.BACKENDS)},
-    CheckpointServerSettings: {"backend": one_of(server.BACKENDS)},
-    LogSettings: {"level": ", ".join(LOG_LEVELS)},
-}
 
 LISTENING_FLAGS = {
     "host": "--host",
     "ports": "--port",
     "frame_ports": "--frame-port",
+    "advertised": "--advertise",
+    "advertised_frame_port": "--advertise-frame-port",
     "lame_duck_s": "--lame-duck",
 }
-PROXY_FLAGS = LISTENING_FLAGS | {"coordinator_address": "--coordinator", "secret": "--secret-file"}
+PROXY_FLAGS = {
+    **LISTENING_FLAGS,
+    "coordinators": "--coordinator",
+    "secret": "--secret-file",
+    "endpoint": "--endpoint",
+    "storage_options": "--storage-options",
+    "wait_for_driver": "--wait-for-driver",
+}
 CHECKPOINT_SERVER_FLAGS = {
     **LISTENING_FLAGS,
     "checkpoint": "--checkpoint",
@@ -90,17 +69,8 @@ CHECKPOINT_SERVER_FLAGS = {
 
 # Fields of the application by those of a process, where the names differ.
 APPLICATION_FIELDS: dict[type, dict[str, str]] = {
-    server.StateServerSettings: {"query_ports": "server_ports", "advertised_host": ""},
-    server.CoordinatorSettings: {
-        "ports": "coordinator_ports",
-        "advertised_host": "coordinator_host",
-    },
-    LogSettings: {
-        "level": "log_level",
-        "directory": "log_dir",
-        "file_bytes": "log_file_bytes",
-        "files": "log_files",
-    },
+    StateServerSettings: {"advertised_host": ""},
+    CoordinatorSettings: {"ports": "coordinator_ports", "advertised_host": "coordinator_host"},
 }
 
 HEAD = """# Settings reference
@@ -109,8 +79,9 @@ For people who configure a job or a server: every setting of every process, with
 default, unit, bounds and meaning. `make settings-docs` writes this page from the settings classes.
 
 In the tables, *unit* is that of a plain number. An empty *bounds* cell: every value of the type
-is accepted. *Ports* are one port, a range or a list (`9067`, `9067-9079`, `9067,0`); a 0 is any
-free port.
+is accepted. *Ports* are one port, a range, also with a step, or a list (`9067`, `9067-9079`,
+`9067-9167/10`, `9067,0`); the first free one is taken, a 0 is any free port
+([addresses.md](addresses.md)).
 """
 
 APPLICATION = """## Spark application
@@ -178,9 +149,7 @@ def page() -> str:
     sections = (
         Section("", APPLICATION, EnvironmentSettings, application),
         Section("", ROCKSDB, RocksDBSettings, rocksdb),
-        Section(
-            "Stand-alone proxy: `queryable-state proxy`", FLAGS, server.ProxySettings, PROXY_FLAGS
-        ),
+        Section("Stand-alone proxy: `queryable-state proxy`", FLAGS, ProxySettings, PROXY_FLAGS),
         Section(
             "Checkpoint server: `queryable-state serve`",
             FLAGS,
@@ -190,9 +159,9 @@ def page() -> str:
         *(
             Section(heading, DRIVER, settings, application_keys(settings))
             for heading, settings in (
-                ("State server", server.StateServerSettings),
-                ("Coordinator", server.CoordinatorSettings),
-                ("Limits of servers and proxies", server.Limits),
+                ("State server", StateServerSettings),
+                ("Coordinator", CoordinatorSettings),
+                ("Limits of servers and proxies", Limits),
                 ("Logs of state servers", LogSettings),
                 ("Spark tasks", RuntimeSettings),
             )
@@ -218,14 +187,13 @@ def table(section: Section) -> str:
     ]
     for field in fields(section.settings):
         keys = [section.keys[field.name]] if field.name in section.keys else []
-        if "flink" in field.metadata:
-            keys += field.metadata["flink"]
+        keys += accepted(field).flink
         key = "<br>".join(f"`{key}`" for key in keys)
         cells = [key] if named else [f"`{field.name}`", key]
         cells += [
             default_text(field),
-            unit(field),
-            bounds(section.settings, field),
+            unit_of(field) or accepted(field).unit,
+            bounds(field),
             meanings.get(field.name, ""),
         ]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
@@ -245,12 +213,19 @@ def options_table() -> str:
 
 
 def fields(settings: type[Any]) -> list[dataclasses.Field[Any]]:
-    """The fields that have a row of their own: those that hold other settings have tables."""
-    return [
-        field
+    """The fields that have a row of their own, those of the class itself first.
+
+    Fields that hold other settings have tables.
+    """
+    rows = {
+        field.name: field
         for field in dataclasses.fields(settings)
-        if field.name not in ("limits", "logs", "flink_options")
-    ]
+        if not accepted(field).derived and not dataclasses.is_dataclass(type_of(field))
+    }
+    order = dict.fromkeys(
+        name for base in settings.__mro__ for name in inspect.get_annotations(base)
+    )
+    return [rows[name] for name in order if name in rows]
 
 
 def docstrings(settings: type[Any]) -> dict[str, str]:
@@ -279,29 +254,15 @@ def default_text(field: dataclasses.Field[Any]) -> str:
         return "required"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
-    if field.name.endswith("_bytes") and value >= 1024:
-        for size, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-            if value % size == 0:
-                return f"{value // size} {name}"
     if isinstance(value, int | float):
-        return f"{value:g}" if isinstance(value, float) else f"{value:,}"
+        shown = quantity_text(value, unit_of(field))
+        return shown.removesuffix(f" {unit_of(field)}")
     return f"`{value}`" if value else ""
 
 
-def unit(field: dataclasses.Field[Any]) -> str:
-    """The unit that the end of the name says."""
-    if isinstance(field.default, bool):
-        return ""
-    return next((unit for end, unit in UNITS.items() if field.name.endswith(end)), "")
-
-
-def bounds(settings: type, field: dataclasses.Field[Any]) -> str:
-    """The bounds that the class checks."""
-    if isinstance(field.default, bool):
-        return "`true`, `false`"
-    if field.name.endswith("ports"):
-        return PORTS
-    return BOUNDS.get(settings, {}).get(field.name, "")
+def bounds(field: dataclasses.Field[Any]) -> str:
+    """The values that the field accepts."""
+    return "`true`, `false`" if type_of(field) is bool else accepted_text(field)
 
 
 def application_keys(settings: type[Any]) -> dict[str, str]:

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.arguments import EXPERIMENTS, add_common_arguments, chosen, write_run
 from benchmarks.machine import Machine, NoiseMeter
@@ -21,12 +21,12 @@ from benchmarks.query.dataset import Dataset
 from benchmarks.signals import run_async
 
 if TYPE_CHECKING:
-    from benchmarks.query.clients.unary import UnaryFigures
+    from benchmarks.query.clients.unary import UnaryClient, UnaryFigures
     from benchmarks.query.feeding.feeder import FeederProcess
     from benchmarks.query.measuring import Plan
 
 PEERS = (
-    *("heap", "rocksdb", "proxy", "split"),
+    *("heap", "rocksdb", "tls", "proxy", "proxy-tls", "split"),
     *("default-gc", "large-commits", "spark"),
     *("flink-heap", "flink-rocksdb"),
     *("redis", "valkey"),
@@ -103,7 +103,7 @@ async def run(options: argparse.Namespace, names: list[str], plan: Plan, *, unar
         figures = to_json(samples)
         texts = [report(samples, closed, searched, REFERENCES)]
         if unary and lineup.owner is not None:
-            measured, missing = await _unary(lineup.owner, dataset, plan)
+            measured, missing = await _unary(lineup.owner, lineup.secured_owner, dataset, plan)
             figures = {**figures, "unary": [each.to_json() for each in measured]}
             texts.append("\n\n".join([unary_report(measured), *missing]))
     print("\n".join([*machine.lines(), meter.line(), *lineup.remarks]))
@@ -118,22 +118,43 @@ async def run(options: argparse.Namespace, names: list[str], plan: Plan, *, unar
 
 
 async def _unary(
-    feeder: FeederProcess, dataset: Dataset, plan: Plan
+    feeder: FeederProcess, secured: FeederProcess | None, dataset: Dataset, plan: Plan
 ) -> tuple[list[UnaryFigures], list[str]]:
     """The figures of each client, and why a client is missing."""
     from benchmarks.query.clients import go_client
-    from benchmarks.query.clients.unary import PythonClient, UnaryKeys, measure_unary
+    from benchmarks.query.clients.unary import (
+        PythonClient,
+        UnaryFigures,
+        UnaryKeys,
+        measure_unary,
+    )
     from benchmarks.query.measuring import under_updates
+    from queryable_state.client import Tls
+    from queryable_state.wire.security.connector import Connector
 
-    server = feeder.description
-    arguments = server["proxies"][0], UnaryKeys(server["job_id"], dataset), dataset.order()
     missing = await asyncio.to_thread(go_client.build)
-    measured = []
-    for kind in (PythonClient, go_client.GoClient)[: 1 if missing else 2]:
-        async with kind(*arguments) as client, under_updates(feeder):
-            measured.append(
-                await measure_unary(client, warm_up_s=plan.warm_up_s, seconds=plan.seconds)
-            )
+    order, keys = dataset.order(), UnaryKeys(feeder.description["job_id"], dataset)
+    address = feeder.description["proxies"][0]
+    peers: list[tuple[FeederProcess, UnaryClient]] = []
+    async with contextlib.AsyncExitStack() as stack:
+        for kind in (PythonClient, go_client.GoClient)[: 1 if missing else 2]:
+            started: Any = kind(address, keys, order)
+            peers.append((feeder, await stack.enter_async_context(started)))
+        if secured is not None:
+            server = secured.description
+            connector = Connector(Tls(ca=server["ca"]))
+            own_keys = UnaryKeys(server["job_id"], dataset)
+            python = PythonClient(server["proxies"][0], own_keys, order, connector)
+            peers.append((secured, await stack.enter_async_context(python)))
+        rounds: dict[str, list[UnaryFigures]] = {client.name: [] for _, client in peers}
+        for number in range(plan.rounds):
+            for owner, client in peers if number % 2 == 0 else reversed(peers):
+                async with under_updates(owner):
+                    figures = await measure_unary(
+                        client, warm_up_s=plan.warm_up_s, seconds=plan.seconds
+                    )
+                rounds[client.name].append(figures)
+    measured = [UnaryFigures.median(each) for each in rounds.values()]
     return measured, [missing] if missing else []
 
 

@@ -14,6 +14,7 @@ from benchmarks.query.clients.redis_client import BestRedisPool, RedisClient
 from benchmarks.query.clients.state_client import StateClient
 from benchmarks.query.clients.valkey_client import ValkeyClient
 from benchmarks.query.feeding.feeder import FeederProcess
+from queryable_state.client import Tls
 
 if TYPE_CHECKING:
     import contextlib
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 TITLES = {
     "heap": "direct, heap",
     "rocksdb": "direct, RocksDB",
+    "tls": "direct, RocksDB, TLS",
     "proxy": "proxy, RocksDB",
+    "proxy-tls": "proxy, RocksDB, TLS",
     "split": "proxy, 2 RocksDB",
     "default-gc": "direct, RocksDB, default GC",
     "large-commits": "direct, RocksDB, large commits",
@@ -58,6 +61,8 @@ class Lineup:
         self.remarks: list[str] = []
         self.owner: FeederProcess | None = None
         """The feeder of the one RocksDB server with all keys, if it was started."""
+        self.secured_owner: FeederProcess | None = None
+        """The same with TLS."""
         self.redis: BestRedisPool | None = None
         self._stack = stack
         self._dataset = dataset
@@ -77,6 +82,12 @@ class Lineup:
                 await self._add_proxied("proxy", one)
             if "default-gc" in names:
                 await self._add_direct("default-gc", one, GcMode.DEFAULT)
+        if {"tls", "proxy-tls"} & set(names):
+            secured = self.secured_owner = await self._feeder("rocksdb", ("--tls",))
+            if "tls" in names:
+                await self._add_direct("tls", secured)
+            if "proxy-tls" in names:
+                await self._add_proxied("proxy-tls", secured)
         if "split" in names:
             await self._add_proxied("split", await self._feeder("rocksdb", ("--servers", "2")))
         if "large-commits" in names:
@@ -150,6 +161,7 @@ class Lineup:
             address=address,
             job_id=feeder.description["job_id"],
             direct=direct,
+            tls=Tls(ca=feeder.description["ca"]) if feeder.description.get("ca") else False,
         )
         return self._add(await self._generator(client), feeder, gc_mode)
 

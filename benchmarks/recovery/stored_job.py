@@ -22,8 +22,10 @@ from queryable_state.server.checkpoint.file_systems.storage_factory import stora
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.coordinator.model.job_config import JobConfig
-from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.launch import ensure_server
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing import InMemoryEngine
 from queryable_state.streaming import Types
 from queryable_state.streaming.runtime.columns.row_check import row_check
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from queryable_state.server.config.backends import Backend
     from queryable_state.server.coordinator.checkpoints.history import CheckpointReport
-    from queryable_state.server.settings import Backend
     from queryable_state.server.state_server.base.server_directory import ServerAddresses
     from queryable_state.streaming.runtime.stage import StageTask
 
@@ -136,8 +138,7 @@ class StoredJob:
                 executor_id="executor",
                 directory=str(folder),
                 watched_pid=os.getpid(),
-                query_ports="0",
-                proxy_ports="0",
+                ports=ANY_PORTS,
                 backend=self._backend,
             ),
         )

@@ -30,7 +30,10 @@ def configuration(plan: RoundPlan, folder: Path, port: int, *, durable: bool) ->
         "coordinator_host": RELAY_HOST,
         "coordinator_ports": port,
         "server_ports": 0,
+        "server_frame_ports": 0,
         "proxy_ports": 0,
+        "proxy_frame_ports": 0,
+        "task_ports": 0,
     }
     of_durable: dict[str, object] = {
         "execution.checkpointing.interval": f"{int(plan.snapshot_s * 1000)} ms",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queryable_state.cli import parser
-from queryable_state.cli.arguments import SERVER_VARIABLE, read_options, server_of
+from queryable_state.cli.arguments import SERVER_VARIABLE, read_options, servers_of
 from queryable_state.client import Consistency, InvalidRequestError
 from queryable_state.client._client import DEFAULT_PORT, DEFAULT_TIMEOUT_S
 from queryable_state.wire.keys.time_window import TimeWindow
@@ -14,31 +14,34 @@ from queryable_state.wire.keys.time_window import TimeWindow
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ("somewhere", ("somewhere", 9069)),
-        ("somewhere:1", ("somewhere", 1)),
-        ("127.0.0.1:9067", ("127.0.0.1", 9067)),
-        ("[::1]", ("::1", 9069)),
-        ("[::1]:9067", ("::1", 9067)),
+        (["somewhere"], ["somewhere:9069"]),
+        (["somewhere:1"], ["somewhere:1"]),
+        (["127.0.0.1:9067"], ["127.0.0.1:9067"]),
+        (["[::1]"], ["[::1]:9069"]),
+        (["::1"], ["[::1]:9069"]),
+        (["a,b:1"], ["a:9069", "b:1"]),
+        (["a", "b:1, c"], ["a:9069", "b:1", "c:9069"]),
     ],
 )
-def test_servers_are_hosts_with_or_without_a_port(given: str, expected: tuple[str, int]) -> None:
-    assert server_of(parser().parse_args(["jobs", "--server", given])) == expected
+def test_servers_are_hosts_with_or_without_a_port(given: list[str], expected: list[str]) -> None:
+    arguments = [part for server in given for part in ("--server", server)]
+    assert servers_of(parser().parse_args(["jobs", *arguments])) == expected
 
 
-@pytest.mark.parametrize("given", [":9069", "a:b", "a:0", "a:65536", "::1", "a:1:2", "[]:1"])
+@pytest.mark.parametrize("given", [":9069", "a:b", "a:0", "a:65536", "a:1:2", "[]:1", "http://a"])
 def test_what_is_no_server_is_refused(given: str) -> None:
-    with pytest.raises(InvalidRequestError, match="use HOST or HOST:PORT"):
-        server_of(parser().parse_args(["jobs", "--server", given]))
+    with pytest.raises(InvalidRequestError, match=r"--server '.*use|--server '.*leave out"):
+        servers_of(parser().parse_args(["jobs", "--server", given]))
 
 
 def test_the_environment_names_the_server_where_no_argument_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(SERVER_VARIABLE, raising=False)
-    assert server_of(parser().parse_args(["jobs"])) == ("localhost", DEFAULT_PORT)
-    monkeypatch.setenv(SERVER_VARIABLE, "there:1")
-    assert server_of(parser().parse_args(["jobs"])) == ("there", 1)
-    assert server_of(parser().parse_args(["jobs", "--server", "here"])) == ("here", DEFAULT_PORT)
+    assert servers_of(parser().parse_args(["jobs"])) == [f"localhost:{DEFAULT_PORT}"]
+    monkeypatch.setenv(SERVER_VARIABLE, "there:1,here")
+    assert servers_of(parser().parse_args(["jobs"])) == ["there:1", "here:9069"]
+    assert servers_of(parser().parse_args(["jobs", "--server", "here"])) == ["here:9069"]
 
 
 def test_the_client_has_as_much_time_as_it_would_take() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Terminal
 
 from queryable_state.client import InvalidRequestError
-from queryable_state.server.settings import Limits
+from queryable_state.server.config.limits import Limits
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import registration_pb2
 

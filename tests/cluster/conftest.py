@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,9 +38,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     """Two executors of one core each; another session in this process is stopped first."""
+    with two_executors() as session:
+        yield session
+
+
+@contextlib.contextmanager
+def two_executors(**settings: str) -> Iterator[SparkSession]:
+    """A session with two executors; `settings` are Spark's, with `__` for a dot."""
     if SparkContext._active_spark_context is not None:
         SparkContext._active_spark_context.stop()
-    session = (
+    builder: SparkSession.Builder = (
         SparkSession.builder.master("local-cluster[2,1,1024]")
         .appName("cluster-tests")
         .config("spark.ui.enabled", "false")
@@ -47,15 +55,21 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.queryable_state.lease_ms", "2000")
         .config("spark.queryable_state.lease_margin_ms", "300")
-        .getOrCreate()
     )
+    for name, value in settings.items():
+        builder = builder.config(name.replace("__", "."), value)
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     jvm = session.sparkContext._jsc
     assert jvm is not None
     until(lambda: jvm.sc().getExecutorMemoryStatus().size() == 3, timeout_s=60)
-    yield session
-    session.stop()
-    shutil.rmtree(_WORK, ignore_errors=True)
+    try:
+        yield session
+    finally:
+        for name in settings:
+            builder._options.pop(name.replace("__", "."), None)
+        session.stop()
+        shutil.rmtree(_WORK, ignore_errors=True)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from tests.coordinator.peer import Peer, StartPeer, SubtaskOf
 
 from queryable_state.internal.v1 import backend_pb2
-from queryable_state.server.settings import CoordinatorSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.testing import (
     FakeClock,
     InMemoryEngine,

@@ -13,7 +13,7 @@ from queryable_state.server.checkpoint.file_systems.storage import checksum
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.layout import ChangelogPath
 from queryable_state.server.checkpoint.state_root import StateRoot
-from queryable_state.server.settings import CoordinatorSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.testing import FakeClock, InMemoryEngine, in_process_coordinator
 from queryable_state.wire.changelog import write_changelog
 from queryable_state.wire.changes import BlockSums

@@ -13,8 +13,8 @@ import pytest
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2, coordinator_pb2_grpc
 from queryable_state.server.coordinator import Coordinator
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.coordinator_client import CoordinatorClient
-from queryable_state.server.settings import CoordinatorSettings
 from queryable_state.server.testing import InMemoryEngine, in_process_coordinator
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (

@@ -8,7 +8,7 @@ import pytest
 
 from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.coordinator.model.state import CoordinatorState
-from queryable_state.server.settings import CoordinatorSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 
 SETTINGS = CoordinatorSettings(lease_ms=5_000, lease_margin_ms=1_000)
 DEADLINE_S = 30.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.coordinator.peer import DEADLINE_S, Peer
 
-from queryable_state.server.settings import CoordinatorSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.testing import InMemoryEngine, in_process_coordinator
 from queryable_state.wire.errors import RetryLaterError
 

@@ -18,7 +18,7 @@ from queryable_state.server.checkpoint.file_systems.storage import checksum, joi
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.layout import range_folder
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.settings import CoordinatorSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.testing import FakeClock, InMemoryEngine, in_process_coordinator
 from queryable_state.wire.keys.key_groups import key_group_range
 from queryable_state.wire.status import status_of, trailing_metadata

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,6 +37,8 @@ class Site:
     coordinator: str
     secret_file: Path
     jobs: tuple[JobClient, ...]
+    files: set[str] = field(default_factory=set)
+    """Files in `folder` that the page has shown."""
 
     def localized(self, text: str) -> str:
         """The text with the addresses and folders of this site; nothing else is changed."""
@@ -51,6 +53,8 @@ class Site:
             ("/shared/", f"{self.folder}/"),
         ):
             text = text.replace(printed, here)
+        for name in self.files:
+            text = text.replace(name, str(self.folder / name))
         return text
 
     def stop_others(self) -> None:

@@ -19,8 +19,9 @@ PAGES = tuple(
     )
 )
 
-RUN = frozenset({"python", "console"})
-"""Languages of blocks that `test_code_blocks.py` runs."""
+RUN = frozenset({"python", "console", "toml"})
+"""Languages of blocks that `test_code_blocks.py` runs; it writes TOML into the file that its first
+line names, as in `# access.toml`."""
 
 ILLUSTRATION = frozenset({"text", "json", "properties", "mermaid"})
 """Languages of blocks that show output, configuration or a picture."""

@@ -62,6 +62,8 @@ def test_code_blocks_run_as_printed(page: Path, site: Site) -> None:
                 elif block.language == "console":
                     for command in commands(block):
                         run_command(command, site, block, missing)
+                elif block.language == "toml":
+                    write_file(block, site)
             close_clients(namespace, runner)
     finally:
         site.stop_others()
@@ -94,6 +96,13 @@ def close_clients(namespace: dict[str, Any], runner: asyncio.Runner) -> None:
     runner.run(close())
 
 
+def write_file(block: Block, site: Site) -> None:
+    """Writes a block into the file that its first line names."""
+    name = block.text.partition("\n")[0].removeprefix("# ")
+    (site.folder / name).write_text(block.text)
+    site.files.add(name)
+
+
 def run_command(command: str, site: Site, block: Block, missing: set[str]) -> None:
     """Runs a command, or checks that what it names exists."""
     words = shlex.split(site.localized(command), comments=True)
@@ -102,6 +111,10 @@ def run_command(command: str, site: Site, block: Block, missing: set[str]) -> No
             check_names(command, words)
         case [name, *_] if name in NOT_RUN:
             pass
+        case ["export", assignment]:
+            # Until the end of the page: a fixture restores the environment.
+            name, _, value = assignment.partition("=")
+            os.environ[name] = value
         case ["queryable-state", subcommand, *_] if subcommand in SERVERS:
             serve(words, site)
         case ["queryable-state", *arguments]:
@@ -176,6 +189,8 @@ def serve(words: list[str], site: Site) -> None:
 def _asked_server(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands without --server ask the proxy of the shipped jobs, once it has their states."""
     monkeypatch.setenv("QUERYABLE_STATE_SERVER", site.proxy)
+    # Restored afterwards, whatever the page exports.
+    monkeypatch.setenv("QUERYABLE_STATE_TOKEN", "")
     deadline = time.monotonic() + ANSWERED_S
     wait_until(lambda: main(["get", "lastTemperature", "sensor_1"]) == 0, deadline)
 

@@ -12,7 +12,8 @@ import grpc
 from tests.hostile import raw_grpc
 
 from queryable_state.v1 import query_pb2, query_pb2_grpc
-from queryable_state.wire.frames.framed_stream import FrameReader
+from queryable_state.wire.frames.framed_stream import PREAMBLE, FrameReader, framed
+from queryable_state.wire.frames.stream_hello import client_hello
 from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.schema.types import Types
 
@@ -40,6 +41,10 @@ class Attack:
     """A map state."""
     large: str = "large"
     """A state of large values."""
+    large_id: int = 0
+    """Id of that state."""
+    token: str = ""
+    """What every call carries; empty: nothing."""
     answers: Counter[str] = field(default_factory=Counter)
     ends_s: float = 0.0
 
@@ -48,6 +53,16 @@ class Attack:
         if not self.ends_s:
             self.ends_s = time.monotonic() + self.seconds
         return time.monotonic() < self.ends_s
+
+    @property
+    def authorization(self) -> str:
+        """The authorization of its calls and hellos."""
+        return f"Bearer {self.token}" if self.token else ""
+
+    @property
+    def hello(self) -> bytes:
+        """The first bytes of a frame connection."""
+        return PREAMBLE + framed(client_hello("t", self.authorization))
 
     @property
     def named(self) -> bytes:
@@ -63,9 +78,24 @@ class Attack:
 
     def called(self, channel: grpc.Channel, method: str, request: bytes, timeout_s: float) -> None:
         """The same on a channel."""
+        self.called_as(channel, method, request, self.authorization, timeout_s)
+
+    def called_as(
+        self,
+        channel: grpc.Channel,
+        method: str,
+        request: bytes,
+        authorization: str,
+        timeout_s: float = 5.0,
+    ) -> None:
+        """The same with another authorization."""
         try:
             call: Any = channel.unary_unary(method)
-            call(request, timeout=timeout_s)
+            metadata = (("authorization", authorization),) if authorization else ()
+            call(request, timeout=timeout_s, metadata=metadata)
+        except ValueError:
+            # No HTTP/2 header has these bytes: nothing was sent.
+            self.answers["no header"] += 1
         except grpc.RpcError as failure:
             refused: Any = failure
             self.answers[f"{method.rpartition('/')[2]} {refused.code().name}"] += 1
@@ -81,10 +111,10 @@ class Attack:
                 with contextlib.suppress(OSError):
                     yield raw_grpc.connected(address)
 
-    def refusal(self, from_: socket.socket) -> None:
+    def refusal(self, from_: socket.socket, timeout_s: float = 5.0) -> None:
         """Notes how a connection of frames is refused."""
-        reader = FrameReader(1 << 20)
-        from_.settimeout(5)
+        reader = FrameReader(64 << 20)
+        from_.settimeout(timeout_s)
         with contextlib.suppress(OSError):
             while data := from_.recv(65536):
                 reader.feed(data)
@@ -94,20 +124,26 @@ class Attack:
                     self.answers[f"frames {response.error.reason}"] += 1
 
 
-def state_id_of(address: str, job: str, state: str) -> int:
+def state_id_of(address: str, job: str, state: str, token: str = "") -> int:
+    """The id of a state, as a caller with a token is told."""
     with grpc.insecure_channel(address) as channel:
-        located: Any = channel.unary_unary(
-            f"{SERVICE}/LocateState",
-            request_serializer=query_pb2.LocateStateRequest.SerializeToString,
-            response_deserializer=query_pb2.LocateStateResponse.FromString,
-        )(query_pb2.LocateStateRequest(job=job, state_name=state), timeout=5)
+        stub: Any = query_pb2_grpc.QueryableStateStub(channel)
+        located = stub.LocateState(
+            query_pb2.LocateStateRequest(job=job, state_name=state),
+            timeout=20,
+            metadata=(("authorization", f"Bearer {token}"),) if token else (),
+        )
     found: int = located.location.registration.state_id
     return found
 
 
-def frame_port(address: str) -> str:
+def frame_port(address: str, token: str = "") -> str:
     """HOST:PORT of the frames of the server at an address."""
     with grpc.insecure_channel(address) as channel:
         stub: Any = query_pb2_grpc.QueryableStateStub(channel)
-        described = stub.DescribeServer(query_pb2.DescribeServerRequest(), timeout=20)
+        described = stub.DescribeServer(
+            query_pb2.DescribeServerRequest(),
+            timeout=20,
+            metadata=(("authorization", f"Bearer {token}"),) if token else (),
+        )
     return f"{address.rpartition(':')[0]}:{described.frames.port}"

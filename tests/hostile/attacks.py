@@ -21,6 +21,7 @@ from tests.hostile.connection_attacks import (
     unread_answers,
 )
 from tests.hostile.request_attacks import (
+    flood,
     large_answers_in_json,
     long_json_key,
     many_keys_json,
@@ -29,6 +30,7 @@ from tests.hostile.request_attacks import (
     unparsable,
     without_secret,
 )
+from tests.hostile.token_attacks import forged_tokens, fuzzed, large_requests_without_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +56,10 @@ ATTACKS: dict[str, Callable[[Attack], None]] = {
         unparsable,
         slow_connections,
         unknown_names,
+        flood,
+        forged_tokens,
+        large_requests_without_token,
+        fuzzed,
     )
 }
 CONTROL = nothing.__name__

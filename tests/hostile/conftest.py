@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.hostile.attack import frame_port
+from tests.hostile.attack import frame_port, state_id_of
 
-from queryable_state.server.cli.arguments import SECRET_VARIABLE
+from queryable_state.server.cli.driver_arguments import SECRET_VARIABLE
+from queryable_state.server.security.access.tokens import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +52,9 @@ class Site:
     internal: list[str]
     frames: list[str]
     witness: subprocess.Popen[str]
+    token: str
+    """What attackers have; empty: nothing."""
+    large_id: int
     started: list[subprocess.Popen[Any]] = field(default_factory=list)
 
     def seen(self) -> dict[str, dict[str, Any]]:
@@ -64,7 +68,13 @@ class Site:
 
     def attack(self, name: str, seconds: float) -> dict[str, int]:
         """Runs an attack to its end; returns how often it got which answer."""
-        targets = {"public": self.public, "internal": self.internal, "frames": self.frames}
+        targets = {
+            "public": self.public,
+            "internal": self.internal,
+            "frames": self.frames,
+            "token": self.token,
+            "large_id": self.large_id,
+        }
         ended = subprocess.run(
             # Hostile peers have processors of their own.
             [
@@ -89,9 +99,34 @@ class Site:
         return answers
 
 
-@pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+TOKEN = "qst_hostile"
+RULES = f"""
+[tokens]
+everyone = "{digest_of(TOKEN)}"
+[[grants]]
+callers = ["*"]
+jobs = ["*"]
+states = ["*"]
+kinds = ["read", "scan", "list", "admin"]
+"""
+
+ATTACKERS = ("anyone", "without token", "with token")
+"""Authentication is off; it is on, and attackers have no token; they have one."""
+
+
+@pytest.fixture(scope="session", params=ATTACKERS)
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
     """A driver, a state server, a proxy of its own and a checkpoint server."""
+    access: tuple[str, ...] = ()
+    environment = {"QUERYABLE_STATE_TOKEN": ""}
+    if request.param != "anyone":
+        rules = tmp_path_factory.mktemp("access") / "access.toml"
+        rules.write_text(RULES)
+        access = (str(rules),)
+        environment = {"QUERYABLE_STATE_TOKEN": TOKEN}
+    flags = ("--access-file", *access) if access else ()
     folder = tmp_path_factory.mktemp("hostile")
     started: list[subprocess.Popen[Any]] = []
 
@@ -111,14 +146,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
     command = "import sys; from queryable_state.cli import main; sys.exit(main())"
     try:
-        driver = start("driver", "-m", "tests.hostile.driver", str(folder / "job"))
+        driver = start("driver", "-m", "tests.hostile.driver", str(folder / "job"), *access)
         told = json.loads(_line(driver))
         server = told["server"]
         secret = {SECRET_VARIABLE: told["secret"]}
         while True:
             proxy = start(
                 "proxy", "-c", command, "proxy", "--coordinator", told["coordinator"], "--port",
-                "0", **secret,
+                "0", *flags, **secret,
             )  # fmt: skip
             with contextlib.suppress(AssertionError):
                 proxy_address = _line(proxy).split()[-1]
@@ -126,13 +161,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             # A machine with much to do makes it wait too long for the coordinator.
             assert len(started) < 6, (folder / "proxy.log").read_text()
         checkpoint = start(
-            "checkpoint", "-c", command, "serve", "--checkpoint", told["root"], "--port", "0"
+            "checkpoint",
+            "-c",
+            command,
+            "serve",
+            "--checkpoint",
+            told["root"],
+            "--port",
+            "0",
+            *flags,
         )
         checkpoint_address = _line(checkpoint).split()[-1]
         public = [server["query"], server["proxy"], proxy_address, checkpoint_address]
         witness = start(
             "witness", "-m", "tests.hostile.witness", server["proxy"], proxy_address,
-            checkpoint_address,
+            checkpoint_address, **environment,
         )  # fmt: skip
         yield Site(
             [
@@ -145,8 +188,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             ],
             public,
             [told["coordinator"], server["backend"]],
-            [frame_port(address) for address in public],
+            [frame_port(address, TOKEN) for address in public],
             witness,
+            token=TOKEN if request.param == "with token" else "",
+            large_id=state_id_of(server["query"], "sensors", "large", TOKEN),
         )
     finally:
         for process in reversed(started):

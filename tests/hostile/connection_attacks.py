@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 
 from tests.hostile import raw_grpc
-from tests.hostile.attack import KEYS, SERVICE, Attack, state_id_of
+from tests.hostile.attack import KEYS, SERVICE, Attack
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.frames.framed_stream import PREAMBLE, framed
-from queryable_state.wire.frames.stream_hello import client_hello
 
 
 def partial_frames(attack: Attack) -> None:
@@ -20,7 +19,7 @@ def partial_frames(attack: Attack) -> None:
         raw_grpc.send(each, PREAMBLE + (63 << 20).to_bytes(4, "big"))
     after = list(attack.sockets(attack.frames))
     for each in after:
-        raw_grpc.send(each, PREAMBLE + framed(client_hello("t")) + (4 << 20).to_bytes(4, "big"))
+        raw_grpc.send(each, attack.hello + (4 << 20).to_bytes(4, "big"))
     while attack.goes_on():
         alive = [each for each in (*before, *after) if raw_grpc.send(each, piece)]
         if not alive:
@@ -39,7 +38,7 @@ def partial_calls(attack: Attack) -> None:
     stream = 1
     while attack.goes_on():
         for each in opened:
-            call = raw_grpc.headers(f"{SERVICE}/BatchGetKvState", stream)
+            call = raw_grpc.headers(f"{SERVICE}/BatchGetKvState", stream, attack.authorization)
             begun = raw_grpc.message(b"x" * 60_000, stream, announced=4 << 20)
             raw_grpc.send(each, call + begun)
         stream += 2
@@ -55,15 +54,14 @@ def unread_answers(attack: Attack) -> None:
     calls = list(attack.sockets(attack.public))
     for each in calls:
         raw_grpc.send(each, raw_grpc.opening())
-    state_id = state_id_of(attack.public[0], attack.job, attack.large)
-    query = query_pb2.Query(state_id=state_id, keys=keys)
+    query = query_pb2.Query(state_id=attack.large_id, keys=keys)
     streams = list(attack.sockets(attack.frames))
     for each in streams:
-        raw_grpc.send(each, PREAMBLE + framed(client_hello("t")))
+        raw_grpc.send(each, attack.hello)
     stream = 1
     while attack.goes_on():
         for each in calls:
-            call = raw_grpc.headers(f"{SERVICE}/BatchGetKvState", stream)
+            call = raw_grpc.headers(f"{SERVICE}/BatchGetKvState", stream, attack.authorization)
             raw_grpc.send(each, call + raw_grpc.message(request, stream))
         for each in streams:
             query.id = stream

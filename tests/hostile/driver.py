@@ -1,6 +1,6 @@
 """The process of a driver without Spark: a coordinator, a job, and one state server process.
 
-    python -m tests.hostile.driver FOLDER
+    python -m tests.hostile.driver FOLDER [ACCESS_FILE]
 
 It prints where everything listens as JSON, and ends with its standard input.
 """
@@ -16,8 +16,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.settings import StateServerSettings
+from queryable_state.server.security.access.access_settings import AccessSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.launch import ensure_server
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import registration_pb2
 
@@ -32,15 +34,19 @@ LARGE_BYTES = 10_000
 class Cluster(InProcessCluster):
     """Its state servers are processes."""
 
+    def __init__(self, folder: Path, *, access_file: str = "", **options: Any) -> None:
+        super().__init__(folder, **options)
+        self._access = AccessSettings(access_file=access_file)
+
     async def add_server(self, *, executor_id: str = "executor-1") -> StateServer:
         settings = StateServerSettings(
             coordinator_address=self.coordinator.address,
             secret=self.coordinator.secret,
             executor_id=executor_id,
             directory=str(self._directory / executor_id),
-            query_ports="0",
-            proxy_ports="0",
+            ports=ANY_PORTS,
             drain_timeout_s=0.2,
+            access=self._access,
         )
         directory = Path(settings.directory)
         addresses = await asyncio.to_thread(ensure_server, directory, settings)
@@ -53,10 +59,10 @@ class Cluster(InProcessCluster):
         return server  # type: ignore[no-any-return]
 
 
-async def main(folder: Path) -> None:
+async def main(folder: Path, access_file: str = "") -> None:
     """Runs until standard input ends."""
     config = JobConfig(backend="rocksdb")
-    async with Cluster(folder, config=config, lease_ms=3_000) as cluster:
+    async with Cluster(folder, access_file=access_file, config=config, lease_ms=3_000) as cluster:
         job = cluster.job(
             "sensors",
             declare("last", "string", "double"),
@@ -89,4 +95,4 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))

@@ -28,7 +28,7 @@ def opening(window: int = _MOST) -> bytes:
     )
 
 
-def headers(method: str, stream: int) -> bytes:
+def headers(method: str, stream: int, authorization: str = "") -> bytes:
     """The beginning of a call."""
     fields = (
         (b":method", b"POST"),
@@ -37,12 +37,24 @@ def headers(method: str, stream: int) -> bytes:
         (b":authority", b"localhost"),
         (b"te", b"trailers"),
         (b"content-type", b"application/grpc"),
+        *(((b"authorization", authorization.encode()),) if authorization else ()),
     )
     block = b"".join(
-        b"\x00" + bytes((len(name),)) + name + bytes((len(value),)) + value
-        for name, value in fields
+        b"\x00" + bytes((len(name),)) + name + _length(len(value)) + value for name, value in fields
     )
     return frame(_HEADERS, _END_HEADERS, stream, block)
+
+
+def _length(length: int) -> bytes:
+    """The length of a header's value in HPACK: 7 bits, and the rest in bytes of 7 bits."""
+    if length < 127:
+        return bytes((length,))
+    encoded, length = bytearray((127,)), length - 127
+    while length >= 128:
+        encoded.append(length & 127 | 128)
+        length >>= 7
+    encoded.append(length)
+    return bytes(encoded)
 
 
 def message(data: bytes, stream: int, *, announced: int | None = None) -> bytes:

@@ -11,7 +11,6 @@ from tests.hostile.attack import KEYS, SERVICE, Attack
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.frames.framed_stream import PREAMBLE, framed
-from queryable_state.wire.frames.stream_hello import client_hello
 
 
 def many_keys_json(attack: Attack) -> None:
@@ -85,6 +84,27 @@ def large_answers_in_json(attack: Attack) -> None:
                 attack.call(address, f"{SERVICE}/{method}", request.SerializeToString())
 
 
+def flood(attack: Attack) -> None:
+    """Legal look-ups on many connections, as fast as they are answered."""
+    keys = [KEYS.wire_key(f"sensor_{number}") for number in range(64)]
+    query = query_pb2.Query(state_id=attack.large_id, keys=keys, deadline_ms=5_000)
+    burst = b""
+    for number in range(32):
+        query.id = number + 1
+        burst += framed(query_pb2.ClientFrame(query=query).SerializeToString())
+    opened = list(attack.sockets(attack.frames))
+    for each in opened:
+        raw_grpc.send(each, attack.hello)
+    while attack.goes_on():
+        for each in opened:
+            raw_grpc.send(each, burst)
+        for each in opened:
+            with contextlib.suppress(OSError):
+                attack.answers["bytes"] += len(each.recv(1 << 20))
+    for each in opened:
+        each.close()
+
+
 def without_secret(attack: Attack) -> None:
     """456 MiB to those ports that want the job's secret."""
     request = b"\x00" * (456 << 20)
@@ -108,7 +128,7 @@ def unparsable(attack: Attack) -> None:
         raw_grpc.opening() + b"\xff" * 64,
         raw_grpc.opening() + raw_grpc.frame(1, 4, 1, b"\xff" * 32),
         PREAMBLE + framed(b"\xff\xff\xff"),
-        PREAMBLE + framed(client_hello("t")) + framed(b"\xff\xff\xff"),
+        attack.hello + framed(b"\xff\xff\xff"),
         os.urandom(64),
     )
     with contextlib.ExitStack() as stack:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from dataclasses import dataclass, field
@@ -32,7 +33,10 @@ class Seen:
 async def ask(address: str, seen: dict[str, Seen]) -> None:
     """Asks one server for ever."""
     host, _, port = address.rpartition(":")
-    async with QueryableStateClient(host, int(port), timeout_s=20.0, direct=False) as client:
+    token = os.environ.get("QUERYABLE_STATE_TOKEN") or None
+    async with QueryableStateClient(
+        host, int(port), timeout_s=20.0, direct=False, token=token
+    ) as client:
         number = 0
         while True:
             number = (number + 1) % 200

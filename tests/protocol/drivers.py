@@ -28,7 +28,7 @@ from queryable_state.server.coordinator.roots.fencing import Fencing
 from queryable_state.server.coordinator.roots.job_roots import JobRoots
 from queryable_state.server.coordinator.servers.leases import Leases
 from queryable_state.server.coordinator.servers.subtasks import Subtasks
-from queryable_state.server.settings import CoordinatorSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.wire.errors import QueryableStateError, RetryLaterError
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
-from queryable_state.server.settings import StateServerSettings
 from queryable_state.server.state_server.backend_parts import BackendParts, StoreFolders
 from queryable_state.server.state_server.base.lease import Lease
 from queryable_state.server.state_server.base.thread_pool import ServerThreads
 from queryable_state.server.state_server.heartbeats import Heartbeats
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.state_server.stores.store_table import StoreTable
 from queryable_state.v1 import errors_pb2
 from queryable_state.wire.errors import QueryableStateError, RetryLaterError

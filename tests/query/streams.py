@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import grpc.aio
 
+from queryable_state.server.config.limits import Limits
 from queryable_state.server.query.frames.frame_server import FrameServer
 from queryable_state.server.query.frames.open_streams import OpenStreams
 from queryable_state.server.query.router import QuerySession, Router, ServiceInfo
-from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.frames.framed_stream import PREAMBLE, FrameReader, framed
@@ -167,12 +167,12 @@ class OneSession(Router, QuerySession):
 
     deliver: Deliver
 
-    def session(self, deliver: Deliver) -> QuerySession:
+    def session(self, deliver: Deliver, authorization: str = "") -> QuerySession:
         self.deliver = deliver
         return self
 
     answers = scan = measure = None  # type: ignore[assignment]
-    locate = list_jobs = list_states = None  # type: ignore[assignment]
+    locate = registered = list_jobs = list_states = None  # type: ignore[assignment]
 
     async def aclose(self) -> None:
         """Holds nothing."""

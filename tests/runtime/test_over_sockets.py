@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queryable_state.client.blocking import QueryableStateClient
-from queryable_state.server.settings import Limits
+from queryable_state.server.config.limits import Limits
 from queryable_state.streaming.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,

@@ -112,6 +112,7 @@ def serving(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Checkpo
         fields: dict[str, Any] = {
             "checkpoint": str(uri),
             "ports": "0",
+            "frame_ports": "0",
             "directory": str(tmp_path / "served"),
             "drain_timeout_s": 0.2,
         }

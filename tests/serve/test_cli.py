@@ -198,7 +198,7 @@ async def test_the_command_serves_until_it_is_told_to_stop(ended: Ended, tmp_pat
 async def test_a_checkpoint_server_is_serving_until_it_is_told_to_end(ended: Ended) -> None:
     """A balancer takes it out of rotation while it still answers."""
     settings = CheckpointServerSettings(
-        checkpoint=str(ended.savepoint), ports="0", lame_duck_s=DEADLINE_S
+        checkpoint=str(ended.savepoint), ports="0", frame_ports="0", lame_duck_s=DEADLINE_S
     )
     async with (
         CheckpointServer(settings) as server,

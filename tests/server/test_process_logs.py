@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queryable_state.server.process.log_settings import LogSettings
+from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ PROGRAM = """
 import logging, os, sys
 from pathlib import Path
 from queryable_state.server.process.logs import log_to_file
-from queryable_state.server.process.log_settings import LogSettings
-log_to_file(Path(sys.argv[1]), LogSettings(level="WARNING", file_bytes=2000, files=2))
+from queryable_state.server.config.log_settings import LogSettings
+log_to_file(Path(sys.argv[1]), LogSettings(log_level="WARNING", log_file_bytes=2000, log_files=2))
 log = logging.getLogger("some.logger")
 for number in range(200):
     log.info("left out")
@@ -46,4 +46,4 @@ def test_a_log_rotates_and_takes_what_libraries_print(tmp_path: Path) -> None:
 
 def test_a_level_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="LOUD"):
-        LogSettings(level="LOUD")
+        LogSettings(log_level="LOUD")

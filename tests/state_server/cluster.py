@@ -19,8 +19,10 @@ from tests.state_server.attempt import (
 )
 
 from queryable_state.internal.v1 import backend_pb2_grpc
-from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.server import StateServer
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing import InProcessCoordinator, in_process_coordinator
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.keys.key_groups import subtask_of
@@ -173,8 +175,7 @@ class Cluster:
             "secret": self.coordinator.secret,
             "executor_id": executor_id,
             "directory": str(self.directory / executor_id),
-            "query_ports": "0",
-            "proxy_ports": "0",
+            "ports": ANY_PORTS,
             "drain_timeout_s": 1.0,
         }
         return StateServerSettings(**(fields | settings))

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from queryable_state.server.settings import StateServerSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.base.parent_process import start_ticks
 from queryable_state.server.state_server.base.server_directory import (
     ServerAddresses,
     ServerDirectory,
 )
 from queryable_state.server.state_server.launch import ensure_server
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ SPAWNER = """
 import json, sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from queryable_state.server.settings import StateServerSettings
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.state_server.launch import ensure_server
 settings = StateServerSettings.from_json(sys.stdin.readline())
 print(json.dumps(asdict(ensure_server(Path(settings.directory), settings))), flush=True)
@@ -52,8 +53,7 @@ class Executor:
             directory=str(path),
             watched_pid=self.jvm.pid,
             watched_start_ticks=start_ticks(self.jvm.pid),
-            query_ports="0",
-            proxy_ports="0",
+            ports=ANY_PORTS,
             lame_duck_s=0.0,
             backend="rocksdb",
         )

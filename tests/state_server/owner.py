@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.internal.v1 import changes_pb2
-from queryable_state.server.settings import Limits
+from queryable_state.server.config.limits import Limits
 from queryable_state.server.state_server.base.background_thread import BackgroundThread
 from queryable_state.server.state_server.base.lease import Lease
 from queryable_state.server.state_server.queries.state_reader import StateReader
@@ -34,7 +34,7 @@ KEYS = KeyGroups(Types.STRING(), MAX_PARALLELISM)
 VALUES = ValueCodec.of(Types.LONG())
 
 
-SMALL_LIMITS = Limits(batch_keys=100, answer_bytes=200, prefix_records=5)
+SMALL_LIMITS = Limits(batch_keys=100, value_bytes=200, answer_bytes=200, prefix_records=5)
 
 
 class ManualClock:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.state_server.executor import DEADLINE_S
 
-from queryable_state.server.process.log_settings import LogSettings
-from queryable_state.server.settings import StateServerSettings
+from queryable_state.server.config.log_settings import LogSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.launch import ensure_server
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.wire.errors import InvalidRequestError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ def _settings(directory: Path) -> StateServerSettings:
         secret="s",
         executor_id="e",
         directory=str(directory),
-        query_ports="0",
-        proxy_ports="0",
+        ports=ANY_PORTS,
         coordinator_timeout_s=0.0,
     )
 
@@ -105,7 +105,7 @@ def test_a_server_whose_log_cannot_be_written_says_so_at_once(tmp_path: Path) ->
 
     (tmp_path / "file").touch()
     settings = replace(
-        _settings(tmp_path / "e"), logs=LogSettings(directory=str(tmp_path / "file" / "logs"))
+        _settings(tmp_path / "e"), logs=LogSettings(log_dir=str(tmp_path / "file" / "logs"))
     )
     with pytest.raises(InvalidRequestError, match=r"Not a directory.*file/logs"):
         ensure_server(tmp_path / "e", settings, timeout_s=DEADLINE_S)

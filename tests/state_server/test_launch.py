@@ -16,11 +16,13 @@ import psutil
 import pytest
 from tests.state_server.executor import DEADLINE_S, Executor, addresses_of, answers, until
 
-from queryable_state.server.process.log_settings import LogSettings
-from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
+from queryable_state.server.config.log_settings import LogSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.base.parent_process import start_ticks
 from queryable_state.server.state_server.base.server_directory import ServerDirectory
 from queryable_state.server.state_server.launch import ensure_server
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing import InProcessCoordinator, in_process_coordinator
 from queryable_state.wire.errors import InvalidRequestError, RetryLaterError
 
@@ -128,7 +130,9 @@ def test_settings_no_server_can_run_with_are_not_tried_again(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        executor.settings = replace(executor.settings, proxy_ports=str(port))
+        executor.settings = replace(
+            executor.settings, ports=replace(ANY_PORTS, proxy_ports=str(port))
+        )
         with pytest.raises(
             InvalidRequestError,
             match=rf"proxy_ports is '{port}'.*range",
@@ -190,8 +194,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
         secret="s",
         executor_id="e",
         directory=str(tmp_path / "e"),
-        query_ports="0",
-        proxy_ports="0",
+        ports=ANY_PORTS,
         coordinator_timeout_s=0.0,
     )
     with pytest.raises(RetryLaterError, match=r"no coordinator answers at 127\.0\.0\.1:1"):
@@ -206,7 +209,7 @@ def test_logs_in_a_folder_of_their_own_stay_when_the_server_has_ended(
 ) -> None:
     caplog.set_level("INFO")
     logs = tmp_path / "logs"
-    executor.settings = replace(executor.settings, logs=LogSettings(directory=str(logs)))
+    executor.settings = replace(executor.settings, logs=LogSettings(log_dir=str(logs)))
     addresses = executor.ensure()
     [log] = logs.iterdir()
     assert log.name == f"state-server-{executor.settings.executor_id}-{addresses.pid}.log"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -11,21 +14,35 @@ import grpc
 import grpc.aio
 import pytest
 
+from queryable_state.server.config.limits import Limits
 from queryable_state.server.grpc_core import GrpcServer
+from queryable_state.server.serving.listen_settings import (
+    COORDINATOR_PORTS,
+    ServerPorts,
+    ports_of,
+)
 from queryable_state.server.serving.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
 from queryable_state.server.serving.query_server import public_options
-from queryable_state.server.settings import (
-    COORDINATOR_PORTS,
-    PROXY_PORTS,
-    SERVER_PORTS,
-    Limits,
-    StateServerSettings,
-)
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.wire.addresses import join_address
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+BINDER = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+import grpc
+from queryable_state.server.serving.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
+server = grpc.server(ThreadPoolExecutor(1), options=[EXCLUSIVE_PORT_OPTION])
+print("ready", flush=True)
+sys.stdin.readline()
+spec = PortSpec.parse(sys.argv[1])
+print(bind(server.add_insecure_port, spec, "127.0.0.1", what="query port"), flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture
@@ -51,6 +68,8 @@ def taken_port() -> Iterator[int]:
         ("9070, 9067-9068", (9070, 9067, 9068)),
         ("9067,9067", (9067,)),
         ("0", (0,)),
+        ("9067-9087/10", (9067, 9077, 9087)),
+        ("9067-9086/10,0", (9067, 9077, 0)),
     ],
 )
 def test_a_spec_is_a_port_a_range_or_a_list(text: str, ports: tuple[int, ...]) -> None:
@@ -58,7 +77,20 @@ def test_a_spec_is_a_port_a_range_or_a_list(text: str, ports: tuple[int, ...]) -
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "9067-", "9068-9067", "65536", "-1", "1,,2", "0-9", "1-2-3"]
+    "text",
+    [
+        "",
+        "x",
+        "9067-",
+        "9068-9067",
+        "65536",
+        "-1",
+        "1,,2",
+        "0-9",
+        "1-2-3",
+        "9067/10",
+        "9067-9167/0",
+    ],
 )
 def test_a_malformed_spec_is_refused_and_says_how_to_write_one(text: str) -> None:
     with pytest.raises(InvalidRequestError, match=r"query port.*9067-9077"):
@@ -83,9 +115,55 @@ def test_a_zero_is_any_free_port_and_a_warning_says_which_one_was_taken(
     assert "--port" in warned.message
 
 
-def test_every_default_names_any_free_port_last() -> None:
-    for defaults in (SERVER_PORTS, PROXY_PORTS, COORDINATOR_PORTS):
-        assert PortSpec.parse(defaults).ports[-1] == 0
+def test_no_default_has_a_random_port_and_no_two_have_one_in_common() -> None:
+    specs = [PortSpec.parse(ports) for ports in ports_of(ServerPorts()).values()]
+    coordinator = PortSpec.parse(COORDINATOR_PORTS)
+    ports = [port for spec in (*specs, coordinator) for port in spec.ports]
+    assert 0 not in ports
+    assert len({*ports}) == len(ports)
+    first = {*range(9067, 9072)}
+    assert {spec.ports[0] for spec in specs} == first
+    assert {spec.ports[1] for spec in specs} == {port + 10 for port in first}
+
+
+def test_a_listener_begins_at_the_place_of_the_first_one_of_its_process() -> None:
+    first, frames = PortSpec.parse("9067-9087/10"), PortSpec.parse("9068-9088/10")
+    assert frames.beginning_at(first.index(9077)).in_order == (9078, 9088, 9068)
+    assert frames.beginning_at(0) == frames
+    short = PortSpec.parse("9068").beginning_at(2)
+    assert short.in_order == (9068,)
+    with_any = PortSpec.parse("9067,0")
+    assert with_any.index(40_000) == 1
+
+
+def test_processes_that_start_at_once_get_a_port_each() -> None:
+    """All look before any binds: the losers of a port pass over to the next one."""
+    with contextlib.ExitStack() as stack:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            low = free.getsockname()[1]
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", BINDER, f"{low}-{low + 60}/10"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for _ in range(4)
+        ]
+        for process in processes:
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        ports = [int(process.stdout.readline()) for process in processes if process.stdout]
+    assert len({*ports}) == 4
+    assert all((port - low) % 10 == 0 for port in ports)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "::"])

@@ -132,5 +132,5 @@ def test_what_cannot_be_is_refused() -> None:
         RestartStrategies.fixed_delay_restart(1, "soon")  # type: ignore[arg-type]
     with pytest.raises(InvalidRequestError, match="at least 1"):
         RestartStrategies.failure_rate_restart(0, 1, 0)
-    with pytest.raises(InvalidRequestError, match="use none"):
+    with pytest.raises(InvalidRequestError, match="one of none"):
         decision(restart_strategy="sometimes")

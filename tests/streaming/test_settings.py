@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 def test_sparks_configuration_comes_before_the_environment_before_the_file(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
-    file.write_text('[queryable_state]\nparallelism = 3\nlease_ms = 700\nbackend = "heap"\n')
+    file.write_text('[queryable_state]\nparallelism = 3\nlease_ms = 1500\nbackend = "heap"\n')
     settings = EnvironmentSettings.load(
         {"spark.queryable_state.parallelism": "5", "spark.app.name": "x"},
         {
             "QUERYABLE_STATE_FILE": str(file),
             "QUERYABLE_STATE_PARALLELISM": "4",
-            "QUERYABLE_STATE_LEASE_MS": "800",
+            "QUERYABLE_STATE_LEASE_MS": "1800",
             "QUERYABLE_STATE_OF_SOMEBODY_ELSE": "ignored",
         },
     )
-    assert (settings.parallelism, settings.lease_ms, settings.backend) == (5, 800, "heap")
+    assert (settings.parallelism, settings.lease_ms, settings.backend) == (5, 1800, "heap")
 
 
 def test_pyflinks_names_are_known_in_all_places(tmp_path: Path) -> None:
@@ -95,21 +95,36 @@ def test_the_secret_is_random_where_none_is_set_and_never_shown() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
-        ("paralelism", "2", "paralelism is not a setting; did you mean .parallelism."),
-        ("parallelism", "two", "'two', which is not a whole number"),
+        (
+            "paralelism",
+            "2",
+            r"paralelism \(Spark.* is not a setting; did you mean .parallelism.",
+        ),
+        (
+            "parallelism",
+            "two",
+            r"'two' \(Spark.*: it must be a whole number, 0 to 32,767",
+        ),
         ("strict", "maybe", "true or false"),
         ("backend", "redis", "hashmap"),
-        ("max_parallelism", "32768", "1 to 32767"),
+        ("max_parallelism", "32768", "1 to 32,767"),
         ("state.backend", "redis", "heap, rocksdb"),
         ("changelog", "maybe", "auto, on, off"),
         ("execution.checkpointing.interval", "soon", r"10 s, 5 min"),
         ("state.backend.fs.memory-threshold", "2 miles", "20 kb"),
-        ("state.checkpoints.num-retained", "0", "retained_checkpoints must be at least 1"),
+        (
+            "state.checkpoints.num-retained",
+            "0",
+            r"num-retained is 0 \(Spark.*: it must be 1 to",
+        ),
         ("storage_options", "[1]", "a JSON object"),
-        ("parallelism", "129", "exceeds max_parallelism 128"),
+        ("parallelism", "129", "max_parallelism is 128: parallelism exceeds"),
         ("proxy_ports", "70000", r"spark\.queryable_state\.proxy_ports"),
-        ("frame_ports", "any", r"spark\.queryable_state\.frame_ports"),
-        ("frame_ports", "9070", r"spark\.queryable_state\.frame_ports.*two frame ports"),
+        ("server_frame_ports", "any", r"spark\.queryable_state\.server_frame_ports"),
+        ("task_ports", "", r"spark\.queryable_state\.task_ports"),
+        ("host", "http://here", r"spark\.queryable_state\.host.*URL"),
+        ("coordinator_host", "here:6123", r"coordinator_host is .here:6123.*has a port"),
+        ("coordinator_host", "0.0.0.0", r"coordinator_host is .0\.0\.0\.0.*nobody"),
     ],
 )
 def test_a_wrong_setting_is_named(key: str, value: str, text: str) -> None:

@@ -11,7 +11,7 @@ from multiprocessing.managers import BaseManager
 from typing import TYPE_CHECKING, Protocol, cast
 
 from queryable_state.server.coordinator import Coordinator
-from queryable_state.server.settings import CoordinatorSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.testing import InMemoryEngine
 
 if TYPE_CHECKING:

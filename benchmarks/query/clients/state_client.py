@@ -11,15 +11,23 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from benchmarks.query.dataset import Dataset
-    from queryable_state.client import KvState
+    from queryable_state.client import KvState, Tls
 
 
 class StateClient:
     """`QueryableStateClient` against one proxy; `direct` lets it connect to the owners."""
 
     def __init__(
-        self, name: str, dataset: Dataset, *, address: str, job_id: str, direct: bool
+        self,
+        name: str,
+        dataset: Dataset,
+        *,
+        address: str,
+        job_id: str,
+        direct: bool,
+        tls: Tls | bool = False,
     ) -> None:
+        self._tls = tls
         self.name = name
         self._host, _, self._port = address.rpartition(":")
         self._job_id = job_id
@@ -30,7 +38,7 @@ class StateClient:
 
     async def __aenter__(self) -> Self:
         self._client = QueryableStateClient(
-            self._host, int(self._port), timeout_s=30.0, direct=self._direct
+            self._host, int(self._port), timeout_s=30.0, direct=self._direct, tls=self._tls
         )
         await self._client.__aenter__()
         return self

@@ -6,20 +6,20 @@ import asyncio
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-import grpc.aio
-
 from benchmarks.closed_loop import LoopSample, closed_loop
 from benchmarks.figures import table, thousands
 from benchmarks.query.dataset import MAX_PARALLELISM, QUERYABLE_NAME, REVISION_LENGTH
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.schema.types import Types
+from queryable_state.wire.security.connector import CLEAR_TEXT
 from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from benchmarks.query.dataset import Dataset
+    from queryable_state.wire.security.connector import Connector
 
 IN_FLIGHT = (1, 16, 64, 256)
 AT_ONCE = (1_000, 5_000)
@@ -67,13 +67,22 @@ class PythonClient:
 
     name = "Python, grpc.aio"
 
-    def __init__(self, address: str, keys: UnaryKeys, order: Sequence[int]) -> None:
+    def __init__(
+        self,
+        address: str,
+        keys: UnaryKeys,
+        order: Sequence[int],
+        connector: Connector = CLEAR_TEXT,
+    ) -> None:
+        self._connector = connector
+        if connector.tls is not None:
+            self.name = f"{self.name}, TLS"
         self._address = address
         self._keys = keys
         self._order = order
 
     async def __aenter__(self) -> Self:
-        self._channel = grpc.aio.insecure_channel(self._address)
+        self._channel = self._connector.channel(self._address, ())
         stub: Any = query_pb2_grpc.QueryableStateStub(self._channel)
         self._rpc = stub.GetKvState
         return self
@@ -112,7 +121,23 @@ class UnaryFigures:
     loops: dict[int, LoopSample]
     """By calls in flight."""
     failures: dict[int, int]
-    """Failed and wrong calls, by number of calls started together."""
+    """Failed and wrong calls, by number of calls started together, of all rounds."""
+
+    @classmethod
+    def median(cls, rounds: Sequence[UnaryFigures]) -> UnaryFigures:
+        """The loops with the median rate, and the failures of all rounds of one client."""
+        loops = {
+            count: sorted((each.loops[count] for each in rounds), key=lambda loop: loop.per_second)
+            for count in rounds[0].loops
+        }
+        return cls(
+            rounds[0].client,
+            {count: samples[len(samples) // 2] for count, samples in loops.items()},
+            {
+                at_once: sum(each.failures[at_once] for each in rounds)
+                for at_once in rounds[0].failures
+            },
+        )
 
     def to_json(self) -> dict[str, object]:
         """The figures as JSON."""

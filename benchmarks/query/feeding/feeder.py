@@ -152,7 +152,9 @@ def open_target(options: argparse.Namespace, dataset: Dataset) -> Iterator[Targe
     else:
         from benchmarks.query.feeding.job_target import JobTarget
 
-        with JobTarget(dataset, backend=options.kind, servers=options.servers) as target:
+        with JobTarget(
+            dataset, backend=options.kind, servers=options.servers, tls=options.tls
+        ) as target:
             yield target
 
 
@@ -165,6 +167,7 @@ def main() -> None:
         "--interval-s", type=float, required=True, help="between two commits; 0: none"
     )
     parser.add_argument("--servers", type=int, default=1, help="state servers of the keys")
+    parser.add_argument("--tls", action="store_true", help="TLS on every port")
     parser.add_argument("--port", type=int, default=0, help="port of redis-server")
     options = parser.parse_args()
     exit_on_sigterm()

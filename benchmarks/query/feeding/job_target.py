@@ -22,8 +22,11 @@ import pyarrow as pa
 from benchmarks.query.dataset import MAX_PARALLELISM, QUERYABLE_NAME
 from benchmarks.sink_stage import sink_stage
 from queryable_state.server.coordinator import Coordinator
-from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.security.tls_settings import TlsSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.launch import ensure_server
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing import InMemoryEngine
 from queryable_state.streaming import Types
 from queryable_state.streaming.runtime.columns.row_check import row_check
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from benchmarks.query.dataset import Records
-    from queryable_state.server.settings import Backend
+    from queryable_state.server.config.backends import Backend
     from queryable_state.server.state_server.base.server_directory import ServerAddresses
 
 PARALLELISM = 2
@@ -50,7 +53,11 @@ class JobTarget:
     worker, then the engine commits.
     """
 
-    def __init__(self, dataset: Records, *, backend: Backend, servers: int) -> None:
+    def __init__(
+        self, dataset: Records, *, backend: Backend, servers: int, tls: bool = False
+    ) -> None:
+        """`tls`: on every port, with certificates made on the spot."""
+        self._uses_tls = tls
         self._dataset = dataset
         self._backend = backend
         self._servers = servers
@@ -64,10 +71,14 @@ class JobTarget:
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-job-")))
+            self._tls = certificates(folder) if self._uses_tls else TlsSettings()
             stack.callback(self._wait_for_servers)
             self._engine = InMemoryEngine(executors=self._servers)
             self._coordinator = stack.enter_context(
-                Coordinator(self._engine, CoordinatorSettings(strict=False, secret="", ports="0"))
+                Coordinator(
+                    self._engine,
+                    CoordinatorSettings(strict=False, secret="", ports="0", tls=self._tls),
+                )
             )
             self._addresses = [
                 ensure_server(folder / str(number), self._settings(folder / str(number)))
@@ -80,6 +91,7 @@ class JobTarget:
                 QUERYABLE_NAME,
                 parallelism=PARALLELISM,
                 max_parallelism=MAX_PARALLELISM,
+                tls=self._tls.tls_for_calls,
             )
             self._stack = stack.pop_all()
         return self
@@ -100,12 +112,14 @@ class JobTarget:
         psutil.wait_procs(ending, timeout=20)
 
     def describe(self) -> dict[str, object]:
-        """Job id, proxies and pids of the servers, and the stand-alone proxy."""
+        """Job id, proxies and pids of the servers, the stand-alone proxy, and with TLS the file
+        of the authority."""
         return {
             "job_id": self._query_id.hex(),
             "proxies": [address.proxy for address in self._addresses],
             "pids": [address.pid for address in self._addresses],
             "stand_alone_proxy": self._proxy,
+            "ca": self._tls.tls_ca,
         }
 
     def write(self, revision: int, numbers: list[int]) -> None:
@@ -145,9 +159,9 @@ class JobTarget:
             executor_id=folder.name,
             directory=str(folder),
             watched_pid=os.getpid(),
-            query_ports="0",
-            proxy_ports="0",
+            ports=ANY_PORTS,
             backend=self._backend,
+            tls=self._tls,
         )
 
     @contextlib.contextmanager
@@ -155,7 +169,11 @@ class JobTarget:
         """Runs `queryable-state proxy` and yields its address."""
         command = Path(sys.executable).with_name("queryable-state")
         process = subprocess.Popen(
-            [command, "proxy", "--coordinator", self._coordinator.address, "--port", "0"],
+            [
+                *(command, "proxy", "--coordinator", self._coordinator.address, "--port", "0"),
+                f"--tls-certificate={self._tls.tls_certificate}",
+                *(f"--tls-key={self._tls.tls_key}", f"--tls-ca={self._tls.tls_ca}"),
+            ],
             env={**os.environ, "QUERYABLE_STATE_SECRET": self._coordinator.secret},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -171,3 +189,16 @@ class JobTarget:
         finally:
             process.terminate()
             process.wait()
+
+
+def certificates(folder: Path) -> TlsSettings:
+    """Writes a certificate for this machine (ECDSA, P-256) and its authority into a folder."""
+    import trustme
+
+    ca = trustme.CA()
+    issued = ca.issue_cert("127.0.0.1", "localhost")
+    paths = [str(folder / name) for name in ("server.pem", "server.key", "ca.pem")]
+    issued.cert_chain_pems[0].write_to_path(paths[0])
+    issued.private_key_pem.write_to_path(paths[1])
+    ca.cert_pem.write_to_path(paths[2])
+    return TlsSettings(tls_certificate=paths[0], tls_key=paths[1], tls_ca=paths[2])

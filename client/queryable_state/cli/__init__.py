@@ -27,6 +27,7 @@ from queryable_state.cli.commands import (
 )
 from queryable_state.cli.exit_codes import INTERRUPTED, NOT_THERE, PIPE_CLOSED, REFUSED
 from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
+from queryable_state.wire.packaging.protocol_versions import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
         prog="queryable-state",
         description="Queries and serves the keyed state of running PySpark jobs.",
     )
+    whole.add_argument("--version", action="version", version=f"queryable-state {__version__}")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     for command in (get, mget, scan, windows, operator_state, explain, states, jobs):
         command.add_command(commands)

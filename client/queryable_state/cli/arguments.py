@@ -6,10 +6,12 @@ import asyncio
 import json
 import math
 import os
-import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.cli.tls_arguments import add_tls, tls_of
+from queryable_state.wire.addresses import parse_addresses
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.json_text import key_from_json
 from queryable_state.wire.keys.time_window import TimeWindow
@@ -23,10 +25,10 @@ if TYPE_CHECKING:
 
 
 SERVER_VARIABLE = "QUERYABLE_STATE_SERVER"
+TOKEN_VARIABLE = "QUERYABLE_STATE_TOKEN"
 
 _DEFAULT_SERVER = "localhost:9069"
 _DEFAULT_PORT = 9069
-_SERVER = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
 _TIMEOUT_S = 5.0
 
 KEYS_EPILOG = (
@@ -86,9 +88,16 @@ def add_operation(
     parser.set_defaults(run=_run, operation=operation, of_state=of_state)
     parser.add_argument(
         "--server",
+        action="append",
         metavar="HOST[:PORT]",
-        help=f"any proxy or state server of the job (default: {SERVER_VARIABLE}, else "
+        help="any proxy or state server of the job; several with commas between, or the option "
+        f"several times: the first one that is reached is asked (default: {SERVER_VARIABLE}, else "
         f"{_DEFAULT_SERVER})",
+    )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help=f"file with the token of a caller (default: the token in {TOKEN_VARIABLE}, else none)",
     )
     parser.add_argument(
         "--timeout",
@@ -98,6 +107,7 @@ def add_operation(
         help="timeout of the command (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_tls(parser)
 
 
 def add_state(parser: argparse.ArgumentParser) -> None:
@@ -148,8 +158,12 @@ async def answer(options: argparse.Namespace) -> int:
     from queryable_state.cli.shown_state import ShownState
     from queryable_state.client import QueryableStateClient
 
-    host, port = server_of(options)
-    async with QueryableStateClient(host, port, timeout_s=seconds_of(options)) as client:
+    async with QueryableStateClient(
+        addresses=servers_of(options),
+        timeout_s=seconds_of(options),
+        tls=tls_of(options),
+        token=token_of(options),
+    ) as client:
         exit_code: int
         if options.of_state:
             # Its types are needed to parse keys and to format values.
@@ -160,17 +174,26 @@ async def answer(options: argparse.Namespace) -> int:
         return exit_code
 
 
-def server_of(options: argparse.Namespace) -> tuple[str, int]:
-    """Host and port of `--server`, else of the environment variable, else the default."""
+def servers_of(options: argparse.Namespace) -> list[str]:
+    """HOST:PORT of each `--server`, else of the environment variable, else the default."""
     given = options.server or os.environ.get(SERVER_VARIABLE) or _DEFAULT_SERVER
-    match = _SERVER.fullmatch(given)
-    port = int(match["port"] or _DEFAULT_PORT) if match else 0
-    if match is None or not 0 < port < 65536:
+    what = "--server" if options.server else SERVER_VARIABLE
+    return parse_addresses(given, what, _DEFAULT_PORT)
+
+
+def token_of(options: argparse.Namespace) -> str | None:
+    """The token in `--token-file`, else in the environment; None if there is none."""
+    if options.token_file is None:
+        return os.environ.get(TOKEN_VARIABLE, "").strip() or None
+    try:
+        token = Path(options.token_file).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as problem:
         raise InvalidRequestError(
-            f"server {given!r} is invalid: use HOST or HOST:PORT, as in {_DEFAULT_SERVER} or "
-            "[::1]:9069"
-        )
-    return match["six"] or match["name"], port
+            f"cannot read --token-file {options.token_file}: {problem}"
+        ) from problem
+    if not token:
+        raise InvalidRequestError(f"--token-file {options.token_file} is empty")
+    return token
 
 
 def seconds_of(options: argparse.Namespace) -> float:

@@ -23,6 +23,7 @@ from queryable_state.client._reading.states import (
 from queryable_state.client._reading.timed.key_windows import KeyWindows, WindowedKey
 from queryable_state.client._reading.timed.pending_timers import PendingTimers
 from queryable_state.client._scans.scan import Scan
+from queryable_state.wire.calls.listeners import NothingListensError
 from queryable_state.wire.errors import (
     AmbiguousJobError,
     AuthenticationError,
@@ -32,6 +33,7 @@ from queryable_state.wire.errors import (
     InvalidRequestError,
     KeyTypeError,
     LimitExceededError,
+    PermissionDeniedError,
     PlacementError,
     QueryableStateError,
     QueryTimeoutError,
@@ -46,6 +48,7 @@ from queryable_state.wire.errors import (
 from queryable_state.wire.keys.pending_timers import PendingTimer
 from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.keys.timer_keys import Clock
+from queryable_state.wire.packaging.protocol_versions import __version__
 from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.row import Row, RowKind
 from queryable_state.wire.schema.type_serializer import (
@@ -56,6 +59,7 @@ from queryable_state.wire.schema.type_serializer import (
     TypeSerializerSnapshot,
 )
 from queryable_state.wire.schema.types import TypeInfo, Types
+from queryable_state.wire.security.tls import Tls
 from queryable_state.wire.values.pickled import PickledValue
 from queryable_state.wire.values.serialized import SerializedValue
 
@@ -86,9 +90,11 @@ __all__ = [
     "MapEntry",
     "MapState",
     "MultiGet",
+    "NothingListensError",
     "OperatorState",
     "PendingTimer",
     "PendingTimers",
+    "PermissionDeniedError",
     "PickleSerializer",
     "PickledValue",
     "PlacementError",
@@ -114,6 +120,7 @@ __all__ = [
     "StatePart",
     "SubtaskState",
     "TimeWindow",
+    "Tls",
     "TypeInfo",
     "TypeSerializer",
     "TypeSerializerSchemaCompatibility",
@@ -125,4 +132,5 @@ __all__ = [
     "ValueState",
     "VersionGoneError",
     "WindowedKey",
+    "__version__",
 ]

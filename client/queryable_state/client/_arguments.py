@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.addresses import join_address, parse_addresses, parse_host, parse_port
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.time_window import TimeWindow, epoch_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
 Job = str | UUID | None
+
+DEFAULT_PORT = 9069
 
 MOST_NUMBER = (1 << 63) - 1
 """Largest batch id and count."""
@@ -30,13 +34,29 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def checked_address(host: object, port: object) -> str:
-    """Returns HOST:PORT; raises `InvalidRequestError` if an argument is invalid."""
+def checked_addresses(
+    host: object, port: object, addresses: str | Iterable[str] | None
+) -> tuple[str, ...]:
+    """Returns HOST:PORT of each server; raises `InvalidRequestError` if an argument is invalid."""
+    if addresses is not None:
+        if host is not None:
+            raise InvalidRequestError(
+                f"give either host ({host!r}) or addresses ({addresses!r}), not both: put the "
+                "address of the host into addresses"
+            )
+        if not isinstance(addresses, str):
+            addresses = [*addresses]
+            if not all(isinstance(address, str) for address in addresses):
+                raise InvalidRequestError(
+                    f"addresses must be texts, each HOST or HOST:PORT, not {addresses!r}"
+                )
+        return tuple(parse_addresses(addresses, "the server's address", DEFAULT_PORT))
     if not isinstance(host, str) or not host:
-        raise InvalidRequestError(f"host must be a name or address, not {host!r}")
-    if not isinstance(port, int) or not 0 < port < 65536:
-        raise InvalidRequestError(f"port must be a number from 1 to 65535, not {port!r}")
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        raise InvalidRequestError(
+            f"host must be the name or address of a proxy or state server, not {host!r}; or give "
+            "addresses"
+        )
+    return (join_address(parse_host(host, "host"), parse_port(port, "port")),)
 
 
 def check_name(state_name: object) -> None:

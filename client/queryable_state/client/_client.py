@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._arguments import Job, check_name, job_text
-from queryable_state.client._client_base import DEFAULT_PORT, DEFAULT_TIMEOUT_S
+from queryable_state.client._arguments import DEFAULT_PORT, Job, check_name, job_text
+from queryable_state.client._client_base import DEFAULT_TIMEOUT_S
 from queryable_state.client._operator_lookups import OperatorLookups
 from queryable_state.client._reading.listing import JobInfo, StateInfo
 from queryable_state.client._reading.operation import SCAN
@@ -34,7 +34,9 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
             state = await client.get_kv_state(job, "lastTemperature", "sensor_1")
             print(state.value(), state.info.version)
 
-    `host` and `port` are the address of any proxy or state server of the job. A job
+    `host` and `port` are the address of any proxy or state server of the job; `addresses`
+    names several (`addresses=["proxy-1:9069", "proxy-2:9069"]`), of which the client asks
+    one and moves to the next when it is lost. A job
     is given by its id (32 hex digits, dashes allowed, or a `UUID`), by its name, or
     as None if only one job has the state.
 
@@ -48,7 +50,8 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
     The client retries a query that fails because state moves or a server is
     unreachable, until `timeout_s` has passed since the call. The query then fails
     with the error of the last attempt, or with `QueryTimeoutError` if no server
-    has answered.
+    has answered. If nothing listens at any address on the first call, it fails at once
+    with `NothingListensError`.
 
     The client changes no settings of its process. To reduce the latency of single
     queries, set `GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener`

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Self
 
 from queryable_state.client._arguments import (
+    DEFAULT_PORT,
     Job,
     check_name,
-    checked_address,
+    checked_addresses,
     checked_timeout,
     checked_window,
     job_text,
@@ -17,19 +17,24 @@ from queryable_state.client._arguments import (
 )
 from queryable_state.client._batching.expectation import Expectation
 from queryable_state.client._batching.query_options import QueryOptions
+from queryable_state.client._connection.token_credentials import TokenCredentials
 from queryable_state.client._consistency import Consistency, checked_consistency
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._read_options import ReadOptions, check_options
 from queryable_state.client._reading.operation import VALUE, Operation
 from queryable_state.client._routing.dispatcher import Dispatcher
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+from queryable_state.wire.packaging.protocol_versions import __version__
+from queryable_state.wire.security.connector import connector_of
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Iterable
 
     from queryable_state.client._batching.key_batcher import KeyBatcher
+    from queryable_state.client._connection.token_credentials import Token
+    from queryable_state.wire.security.tls import Tls
 
-DEFAULT_PORT = 9069
 DEFAULT_TIMEOUT_S = 5.0
 
 MAX_OPTION_BATCHERS = 128
@@ -38,10 +43,7 @@ MAX_OPTION_BATCHERS = 128
 
 def client_name() -> str:
     """Returns the name that the client sends in its hello frame."""
-    try:
-        return f"python/{version('spark-queryable-state')}"
-    except PackageNotFoundError:
-        return "python"
+    return f"python/{__version__}"
 
 
 class ClientBase:
@@ -49,30 +51,45 @@ class ClientBase:
 
     def __init__(
         self,
-        host: str,
+        host: str | None = None,
         port: int = DEFAULT_PORT,
         *,
+        addresses: str | Iterable[str] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         direct: bool = True,
         unpickle: bool = False,
+        tls: Tls | bool = False,
+        token: Token | None = None,
     ) -> None:
         """Checks the settings; connects on first use.
 
         Args:
             host: Name or address of any proxy or state server of the job.
             port: Its gRPC port.
+            addresses: Instead of `host` and `port`: several servers, each `HOST` or `HOST:PORT`
+                (IPv6: `[::1]:9069`), as a list or with commas between. The client asks the first
+                one that it reaches, and the next one when that is lost.
             timeout_s: Default timeout of every call, in seconds.
             direct: Send queries directly to the owners of the keys. With False the client
                 uses only the given server, which must then be a proxy.
             unpickle: Load values of pickled types. Set it only if everyone who can write to
                 the job's state may run code in this process.
+            tls: Connect with TLS, to every server. True: their certificates are signed by an
+                authority of the system.
+            token: Token that names the caller to servers that ask for one: a text, or a function
+                that returns the current one. The client calls the function on its event loop for
+                every call and connection, so it must not block; if a server refuses a token,
+                the client asks it for another one.
 
-        Raises `InvalidRequestError` for a host, port or timeout out of range.
+        Raises `InvalidRequestError` for a host, port, address, timeout or token that is malformed,
+        or files of `tls` that cannot be used.
         """
-        self._address = checked_address(host, port)
+        self._addresses = checked_addresses(host, port, addresses)
         self._timeout_s = checked_timeout(timeout_s)
         self._direct = direct
         self._unpickle = unpickle
+        self._connector = connector_of(tls)
+        self._credentials = None if token is None else TokenCredentials(token)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opened: Dispatcher | None = None
         self._closed = False
@@ -101,14 +118,14 @@ class ClientBase:
     def __del__(self, _warn: Any = warnings.warn) -> None:
         if getattr(self, "_opened", None) is not None:
             _warn(
-                f"client of {self._address} was never closed: use `async with`, or await aclose()",
+                f"{self!r} was never closed: use `async with`, or await aclose()",
                 ResourceWarning,
                 source=self,
             )
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open" if self._opened else "not opened yet"
-        return f"<QueryableStateClient of {self._address}, {state}>"
+        return f"<QueryableStateClient of {', '.join(self._addresses)}, {state}>"
 
     def _dispatcher(self) -> Dispatcher:
         if self._closed:
@@ -127,7 +144,12 @@ class ClientBase:
         if self._opened is None:
             self._loop = loop
             self._opened = Dispatcher(
-                self._address, client=client_name(), unpickle=self._unpickle, direct=self._direct
+                self._addresses,
+                client=client_name(),
+                connector=self._connector,
+                unpickle=self._unpickle,
+                direct=self._direct,
+                credentials=self._credentials,
             )
         return self._opened
 

@@ -45,9 +45,11 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     PROTOCOL_MISMATCH: _Reason.ValueType  # 9
     """Use a client or server of the same protocol version."""
     UNAUTHENTICATED: _Reason.ValueType  # 10
-    """Present the job's secret."""
+    """Present a valid token: there is none, or it is unknown or expired."""
     UNSUPPORTED: _Reason.ValueType  # 11
     """The server has no such capability."""
+    PERMISSION_DENIED: _Reason.ValueType  # 12
+    """Ask for a grant: the caller may not do this with this state, or there is no such state."""
     NOT_OWNER: _Reason.ValueType  # 20
     """Refresh the placement and ask the new owner."""
     LEASE_EXPIRED: _Reason.ValueType  # 21
@@ -126,9 +128,11 @@ LIMIT_EXCEEDED: Reason.ValueType  # 8
 PROTOCOL_MISMATCH: Reason.ValueType  # 9
 """Use a client or server of the same protocol version."""
 UNAUTHENTICATED: Reason.ValueType  # 10
-"""Present the job's secret."""
+"""Present a valid token: there is none, or it is unknown or expired."""
 UNSUPPORTED: Reason.ValueType  # 11
 """The server has no such capability."""
+PERMISSION_DENIED: Reason.ValueType  # 12
+"""Ask for a grant: the caller may not do this with this state, or there is no such state."""
 NOT_OWNER: Reason.ValueType  # 20
 """Refresh the placement and ask the new owner."""
 LEASE_EXPIRED: Reason.ValueType  # 21

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Reason = errors_pb2.Reason
 _SHOWN = 80
+# Fields of the message that are attributes of the same name.
+_DETAILS = tuple(set(errors_pb2.Error.DESCRIPTOR.fields_by_name) - {"message"})
 
 
 def shown(text: str) -> str:
@@ -85,14 +87,7 @@ class QueryableStateError(Exception):
         return errors_pb2.Error(message=self.message, **self._details())
 
     def _details(self) -> dict[str, Any]:
-        return {
-            "reason": self.reason,
-            "retry_after_ms": self.retry_after_ms,
-            "candidates": self.candidates,
-            "complete_since_batch": self.complete_since_batch,
-            "placement_version": self.placement_version,
-            "server_time_ms": self.server_time_ms,
-        }
+        return {name: getattr(self, name) for name in _DETAILS}
 
     @staticmethod
     def from_proto(error: errors_pb2.Error) -> QueryableStateError:
@@ -213,6 +208,12 @@ class AuthenticationError(QueryableStateError):
     default_reason = Reason.UNAUTHENTICATED
 
 
+class PermissionDeniedError(QueryableStateError):
+    """Ask for a grant: the caller may not do this with this state, or there is no such state."""
+
+    default_reason = Reason.PERMISSION_DENIED
+
+
 class SupersededError(QueryableStateError):
     """Stop: a newer run, attempt or server has taken over, or the batch is committed."""
 
@@ -255,7 +256,19 @@ class InternalError(QueryableStateError):
     default_reason = Reason.INTERNAL
 
 
+_OF_JOBS = (
+    Reason.DUPLICATE_NAME, Reason.NON_DETERMINISTIC_INPUT, Reason.PARTIAL_BATCH,
+    Reason.MISSING_BATCH_ID, Reason.INCOMPATIBLE_STATE, Reason.USER_FUNCTION_FAILED,
+    Reason.SUBTASK_MISMATCH,
+)  # fmt: skip
+_LATER = (Reason.BEHIND, Reason.OVERLOADED, Reason.UNAVAILABLE, Reason.STOPPING)
 _CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
+    **dict.fromkeys(_OF_JOBS, JobError),
+    **dict.fromkeys(_LATER, RetryLaterError),
+    **dict.fromkeys((Reason.NOT_OWNER, Reason.LEASE_EXPIRED, Reason.NO_OWNER), PlacementError),
+    **dict.fromkeys((Reason.FENCED, Reason.ALREADY_COMMITTED, Reason.STALE_TOKEN), SupersededError),
+    **dict.fromkeys((Reason.CORRUPT, Reason.CHECKSUM_MISMATCH), CorruptDataError),
+    **dict.fromkeys((Reason.PROTOCOL_MISMATCH, Reason.UNSUPPORTED), InvalidRequestError),
     Reason.INVALID_REQUEST: InvalidRequestError,
     Reason.KEY_TYPE_MISMATCH: KeyTypeError,
     Reason.DESCRIPTOR_MISMATCH: DescriptorMismatchError,
@@ -264,34 +277,13 @@ _CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
     Reason.AMBIGUOUS_JOB: AmbiguousJobError,
     Reason.UNKNOWN_KEY: UnknownKeyOrNamespaceError,
     Reason.LIMIT_EXCEEDED: LimitExceededError,
-    Reason.PROTOCOL_MISMATCH: InvalidRequestError,
     Reason.UNAUTHENTICATED: AuthenticationError,
-    Reason.UNSUPPORTED: InvalidRequestError,
-    Reason.NOT_OWNER: PlacementError,
-    Reason.LEASE_EXPIRED: PlacementError,
-    Reason.NO_OWNER: PlacementError,
-    Reason.BEHIND: RetryLaterError,
-    Reason.OVERLOADED: RetryLaterError,
-    Reason.UNAVAILABLE: RetryLaterError,
-    Reason.STOPPING: RetryLaterError,
+    Reason.PERMISSION_DENIED: PermissionDeniedError,
     Reason.DEADLINE_EXCEEDED: QueryTimeoutError,
     Reason.VERSION_GONE: VersionGoneError,
     Reason.STATE_LOST: StateLostError,
-    Reason.CORRUPT: CorruptDataError,
-    Reason.INTERNAL: InternalError,
-    Reason.FENCED: SupersededError,
-    Reason.ALREADY_COMMITTED: SupersededError,
-    Reason.STALE_TOKEN: SupersededError,
-    Reason.CHECKSUM_MISMATCH: CorruptDataError,
-    Reason.DUPLICATE_NAME: JobError,
-    Reason.NON_DETERMINISTIC_INPUT: JobError,
-    Reason.PARTIAL_BATCH: JobError,
-    Reason.MISSING_BATCH_ID: JobError,
-    Reason.INCOMPATIBLE_STATE: JobError,
-    Reason.USER_FUNCTION_FAILED: JobError,
     Reason.CHECKPOINT_FAILED: CheckpointError,
     Reason.RESTORE_MISMATCH: RestoreMismatchError,
-    Reason.SUBTASK_MISMATCH: JobError,
 }
 
 

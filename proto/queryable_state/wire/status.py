@@ -22,6 +22,7 @@ _STATUS = {
     Reason.UNKNOWN_KEY: grpc.StatusCode.NOT_FOUND,
     Reason.AMBIGUOUS_JOB: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    Reason.PERMISSION_DENIED: grpc.StatusCode.PERMISSION_DENIED,
     Reason.UNSUPPORTED: grpc.StatusCode.UNIMPLEMENTED,
     Reason.NOT_OWNER: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.LEASE_EXPIRED: grpc.StatusCode.FAILED_PRECONDITION,
@@ -49,6 +50,7 @@ _REASON = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: Reason.LIMIT_EXCEEDED,
     grpc.StatusCode.UNIMPLEMENTED: Reason.UNSUPPORTED,
     grpc.StatusCode.UNAUTHENTICATED: Reason.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED: Reason.PERMISSION_DENIED,
     grpc.StatusCode.INVALID_ARGUMENT: Reason.INVALID_REQUEST,
 }
 

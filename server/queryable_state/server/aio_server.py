@@ -11,11 +11,14 @@ import grpc
 import grpc.aio
 
 from queryable_state.server.grpc_requests import parsed
+from queryable_state.server.security.access.caller import caller_of_call
 from queryable_state.server.serving.error_boundary import end_with_status
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from queryable_state.server.security.access.gate import Gate
 
     Handler = grpc.RpcMethodHandler[Any, Any]
 
@@ -30,10 +33,16 @@ class AioServer:
     """
 
     def __init__(
-        self, options: Sequence[tuple[str, int]], *, endless: Collection[str] = ()
+        self,
+        options: Sequence[tuple[str, int]],
+        *,
+        endless: Collection[str] = (),
+        gate: Gate | None = None,
     ) -> None:
+        """`gate`: authenticates callers; None: everyone is answered."""
         self._server = grpc.aio.server(options=options)
         self._endless = frozenset(endless)
+        self._gate = gate
         self._calls: set[asyncio.Task[Any]] = set()
         self._endless_calls: set[asyncio.Task[Any]] = set()
         self._serving = False
@@ -51,6 +60,10 @@ class AioServer:
     def add_insecure_port(self, address: str) -> int:
         """Listens at HOST:PORT; returns the port. `RuntimeError` if it is taken."""
         return self._server.add_insecure_port(address)
+
+    def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int:
+        """Listens at HOST:PORT with TLS; returns the port. `RuntimeError` if it is taken."""
+        return self._server.add_secure_port(address, server_credentials)
 
     async def start(self) -> None:
         """Answers from here on."""
@@ -81,6 +94,12 @@ class AioServer:
         await stopping
         while self._calls:
             await asyncio.wait(self._calls)
+
+    async def authenticate(self, method: str, context: Any) -> None:
+        """Finds out who calls; raises the refusal."""
+        if self._gate is not None:
+            metadata = context.invocation_metadata()
+            caller_of_call.set(await self._gate.caller(method, metadata))
 
     @contextlib.contextmanager
     def counted(self, method: str) -> Iterator[None]:
@@ -116,6 +135,7 @@ class _CountedHandlers(grpc.GenericRpcHandler):
         async def answer(request: Any, context: Any) -> Any:
             with self._server.counted(method):
                 try:
+                    await self._server.authenticate(method, context)
                     if not handler.request_streaming:
                         request = parsed(handler, method, request)
                     return await servicer(request, context)
@@ -135,6 +155,7 @@ class _CountedHandlers(grpc.GenericRpcHandler):
         async def answer(request: Any, context: Any) -> None:
             with self._server.counted(method):
                 try:
+                    await self._server.authenticate(method, context)
                     if not handler.request_streaming:
                         request = parsed(handler, method, request)
                     if not inspect.isasyncgenfunction(servicer):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from queryable_state.server.grpc_core import GrpcServer
+    from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.serving.byte_budget import ClientBudgets
 
     PublicGrpcServer = GrpcServer | AioServer
@@ -29,17 +30,20 @@ def public_grpc_server(
     budgets: ClientBudgets,
     read_timeout_s: float,
     endless: Collection[str],
+    gate: Gate | None = None,
 ) -> PublicGrpcServer:
     """Returns a server on gRPC's core; on `grpc.aio` if `plain`, or if grpcio lacks the core."""
     lacking = missing()
     if lacking:
         _warn(lacking)
     if plain or lacking:
-        return AioServer(options, endless=endless)
+        return AioServer(options, endless=endless, gate=gate)
     # Imported here: the import fails with another grpcio.
     from queryable_state.server.grpc_core import GrpcServer
 
-    return GrpcServer(options, budgets=budgets, read_timeout_s=read_timeout_s, endless=endless)
+    return GrpcServer(
+        options, budgets=budgets, read_timeout_s=read_timeout_s, endless=endless, gate=gate
+    )
 
 
 @functools.cache

@@ -143,6 +143,7 @@ from queryable_state.streaming.vectorised.functions import (
     ValueColumn,
 )
 from queryable_state.streaming.windows import *  # noqa: F403 - its `__all__` is part of this one
+from queryable_state.wire.packaging.protocol_versions import __version__
 from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.row import Row, RowKind
 from queryable_state.wire.schema.type_classes import (
@@ -296,4 +297,4 @@ __all__ = [
     "WatermarkStrategy",
     "WindowedStream",
 ]
-__all__ += windows.__all__
+__all__ += ["__version__", *windows.__all__]

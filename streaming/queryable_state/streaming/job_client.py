@@ -281,7 +281,8 @@ class JobClient(JobSavepoints):
         """A client for the job's state, bound to the calling event loop; the caller closes it."""
         from queryable_state.client import QueryableStateClient
 
-        return QueryableStateClient(*host_and_port(self.proxy_address(timeout_s)))
+        tls = self._application.tls.tls_for_calls
+        return QueryableStateClient(*host_and_port(self.proxy_address(timeout_s)), tls=tls or False)
 
     def __repr__(self) -> str:
         if self._application.closed:

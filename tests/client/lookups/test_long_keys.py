@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queryable_state.client import QueryableStateClient
-from queryable_state.server.settings import Limits
+from queryable_state.server.config.limits import Limits
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from queryable_state.client import (
     UnknownStateError,
     VersionGoneError,
 )
-from queryable_state.server.settings import Limits
+from queryable_state.server.config.limits import Limits
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import registration_pb2
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.coordinator.drivers import Driver
     from tests.coordinator.peer import Peer, StartPeer
 
-    from queryable_state.server.settings import CoordinatorSettings
+    from queryable_state.server.coordinator.settings import CoordinatorSettings
     from queryable_state.server.testing import InProcessCoordinator
 
 OPERATORS = (OperatorLayout(uid="op", parallelism=2, max_parallelism=128),)

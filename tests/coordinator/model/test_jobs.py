@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.coordinator.peer import Peer, StartPeer
 
     from queryable_state.internal.v1 import backend_pb2
-    from queryable_state.server.settings import CoordinatorSettings
+    from queryable_state.server.coordinator.settings import CoordinatorSettings
     from queryable_state.server.testing import InMemoryEngine, InProcessCoordinator
 
     SubtaskOf = Callable[..., backend_pb2.Subtask]

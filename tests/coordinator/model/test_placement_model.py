@@ -14,7 +14,7 @@ from queryable_state.server.coordinator.model.engine import QueryInfo
 from queryable_state.server.coordinator.model.state import CoordinatorState
 from queryable_state.server.coordinator.servers.leases import Leases
 from queryable_state.server.coordinator.servers.subtasks import Subtasks
-from queryable_state.server.settings import CoordinatorSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.wire.errors import PlacementError
 
 PARALLELISM, EXECUTORS, LEASE_MS = 4, 3, 2_000

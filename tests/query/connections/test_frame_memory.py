@@ -11,6 +11,7 @@ import pytest
 from tests.query.connections.test_frame_server import Echo
 from tests.query.streams import Frames, Mute, OneSession, frame_port_of
 
+from queryable_state.server.config.limits import Limits
 from queryable_state.server.query.frames.answer_frames import frame_of
 from queryable_state.server.query.frames.frame_connection import FrameConnection
 from queryable_state.server.query.frames.frame_server import FrameServer
@@ -18,7 +19,6 @@ from queryable_state.server.query.frames.open_streams import OpenStreams
 from queryable_state.server.query.frames.stream_session import StreamSession
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.serving.byte_budget import ClientBudgets
-from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import Reason
 from queryable_state.wire.frames.framed_stream import PREAMBLE, framed

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.query.streams import Frames, OneSession, frame_port_of
 
+from queryable_state.server.config.limits import Limits
 from queryable_state.server.query.frames.frame_server import FrameServer
 from queryable_state.server.query.frames.open_streams import OpenStreams
 from queryable_state.server.query.router import ServiceInfo
-from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import Reason
 from queryable_state.wire.frames.framed_stream import PREAMBLE, framed

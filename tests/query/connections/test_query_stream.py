@@ -109,7 +109,7 @@ async def test_look_ups_are_unary_where_the_frame_port_leads_elsewhere(
             answer = await answered(stream, given, state_id=state_id, keys=wire_keys("sensor_1"))
             assert (answer.id, len(answer.values)) == (7, 1)
     [warning] = warnings_of_frame_ports(caplog)
-    for part in (address, f"{ELSEWHERE}:{port}", "spark.queryable_state.frame_ports"):
+    for part in (address, f"{ELSEWHERE}:{port}", "spark.queryable_state.server_frame_ports"):
         assert part in warning
     reason = {
         "nobody": "Connect",

@@ -8,7 +8,7 @@ import grpc.aio
 import pytest
 from tests.query.streams import RawStream, described, keys_of_server, state_id_of, wire_keys
 
-from queryable_state.server.settings import Limits
+from queryable_state.server.config.limits import Limits
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.errors import Reason
 from queryable_state.wire.frames.stream_hello import MAX_VERSION, MIN_VERSION, client_hello

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.server.cli.arguments import SECRET_VARIABLE
+from queryable_state.server.cli.driver_arguments import SECRET_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,7 @@ import pytest
 
 from queryable_state.cli import main
 from queryable_state.client import QueryableStateClient
-from queryable_state.server.cli.arguments import SECRET_VARIABLE
+from queryable_state.server.cli.driver_arguments import SECRET_VARIABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,13 @@ DEADLINE_S = 20.0
 @pytest.mark.parametrize(
     ("arguments", "secret", "text"),
     [
-        (["--coordinator", "nowhere"], "s", "HOST:PORT"),
+        ([], "s", "give --endpoint with the job's state root, or --coordinator HOST:PORT"),
+        (["--coordinator", "a:b"], "s", "--coordinator 'a:b': 'b' is not a port"),
+        (["--coordinator", "http://a"], "s", "leave out the scheme"),
+        (["--endpoint", "/no/such/root"], "", "/no/such/root/_endpoint does not exist"),
+        (["--endpoint", "s4://bucket/root"], "", "the scheme 's4'"),
+        (["--coordinator", "a", "--advertise", "0.0.0.0"], "s", "nobody can connect"),
+        (["--coordinator", "a", "--host", "a:1"], "s", "--host 'a:1' has a port"),
         (["--coordinator", "127.0.0.1:6123"], "", SECRET_VARIABLE),
         (["--coordinator", "127.0.0.1:6123", "--secret-file", "/no/such/file"], "s", "/no/such"),
         (["--coordinator", "127.0.0.1:6123", "--port", "many"], "s", "is not a port"),

@@ -73,7 +73,7 @@ async def test_a_proxy_that_does_not_reach_the_coordinator_is_not_serving_until_
 def started_again(address: str, secret: str) -> Any:
     """A coordinator at the address of one that has ended."""
     from queryable_state.server.coordinator import Coordinator
-    from queryable_state.server.settings import CoordinatorSettings
+    from queryable_state.server.coordinator.settings import CoordinatorSettings
     from queryable_state.server.testing.engine import InMemoryEngine
 
     settings = CoordinatorSettings(ports=address.rpartition(":")[2], secret=secret)

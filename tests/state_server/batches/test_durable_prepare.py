@@ -14,8 +14,8 @@ from queryable_state.internal.v1.changes_pb2 import ChangeBlock
 from queryable_state.server.checkpoint.file_systems.storage import checksum
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
+from queryable_state.server.config.limits import Limits
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.changelog import read_changelog
 from queryable_state.wire.errors import (

@@ -12,8 +12,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc, coordinator_pb2
+from queryable_state.server.config.limits import Limits
 from queryable_state.server.coordinator_client import CoordinatorClient
-from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import (

@@ -8,7 +8,7 @@ import pytest
 from tests.state_server.owner import STATE_ID, VALUES, key_of
 
 from queryable_state.internal.v1 import changes_pb2
-from queryable_state.server.settings import Limits
+from queryable_state.server.config.limits import Limits
 from queryable_state.server.storage.overlay import OverlayBuilder
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import Reason

@@ -19,8 +19,8 @@ from tests.state_server.owner import (
 )
 from tests.state_server.queries.scans import ALL, CODEC, messages, scan_query, scanned, stored
 
+from queryable_state.server.config.limits import Limits
 from queryable_state.server.query.scan_query import KeyGroupRun
-from queryable_state.server.settings import Limits
 from queryable_state.server.storage.key_order import prefix_end
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import Reason

@@ -8,7 +8,7 @@ import pytest
 from tests.state_server.owner import key_of
 from tests.state_server.queries.scans import CODEC, messages, scan_query
 
-from queryable_state.server.settings import Limits
+from queryable_state.server.config.limits import Limits
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import Reason
 from queryable_state.wire.keys.pending_timers import PendingTimer, decode_timers

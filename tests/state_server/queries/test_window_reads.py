@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.state_server.owner import SMALL_LIMITS, VALUES, key_of
 from tests.state_server.queries.scans import CODEC, messages, scan_query
 
+from queryable_state.server.config.limits import Limits
 from queryable_state.server.query.scan_query import position_of
-from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import Reason
 from queryable_state.wire.keys.store_keys import ACCUMULATOR_ELEMENT, list_element

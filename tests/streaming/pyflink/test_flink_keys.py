@@ -157,7 +157,7 @@ def test_a_misspelt_key_is_answered_with_the_nearest_one(key: str, meant: str) -
 def test_a_misspelt_key_without_prefix_is_refused_and_another_programs_key_is_not() -> None:
     with pytest.raises(InvalidRequestError, match=r"'queryable-state\.proxy\.ports'"):
         EnvironmentSettings.load({"queryable-state.proxy.port": "1"}, {})
-    with pytest.raises(InvalidRequestError, match=r"^queryable-state\.nothing is not a setting"):
+    with pytest.raises(InvalidRequestError, match=r"^queryable-state\.nothing \(Spark .*is not a"):
         EnvironmentSettings.load({"queryable-state.nothing": "1"}, {})
     conf = {"state.of.somebody.else": "1", "execution.engine.of.another": "2"}
     assert EnvironmentSettings.load(conf, {}) == EnvironmentSettings()

@@ -11,6 +11,7 @@ from queryable_state.wire.errors import (
     AuthenticationError,
     DescriptorMismatchError,
     KeyTypeError,
+    PermissionDeniedError,
     QueryableStateError,
     UnknownJobError,
     UnknownStateError,
@@ -27,6 +28,7 @@ _CALL_ERRORS = (
     AuthenticationError,
     ClientClosedError,
     DescriptorMismatchError,
+    PermissionDeniedError,
     UnknownJobError,
     UnknownStateError,
 )

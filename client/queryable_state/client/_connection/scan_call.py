@@ -10,10 +10,14 @@ import grpc.aio
 from queryable_state.client._errors import ClientClosedError, is_being_cancelled
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryTimeoutError, RetryLaterError
+from queryable_state.wire.security.authorization import call_metadata
 
 if TYPE_CHECKING:
     from queryable_state.client._connection.server_connection import ServerConnection
     from queryable_state.wire.errors import QueryableStateError
+
+
+_METHOD = "/queryable_state.v1.QueryableState/ScanKvState"
 
 
 class CallErrors(Protocol):
@@ -36,7 +40,10 @@ class ScanCall:
     ) -> None:
         self._errors = errors
         self._server = server
-        self._call = server.stub.ScanKvState(request)
+        self._credentials = server.credentials
+        self._call = server.stub.ScanKvState(
+            request, metadata=call_metadata(self._credentials, _METHOD)
+        )
 
     async def next(self, timeout_s: float) -> query_pb2.ScanKvStateResponse:
         """Returns the next page.
@@ -52,7 +59,11 @@ class ScanCall:
                 "timeout_s, or find out why the server is slow"
             ) from None
         except grpc.aio.AioRpcError as refused:
-            raise self._errors.refusal(refused, self._server, timeout_s) from refused
+            error = self._errors.refusal(refused, self._server, timeout_s)
+            if self._credentials is not None and self._credentials.corrects(error):
+                # Another call, which continues behind the last page, sends another token.
+                error = RetryLaterError(error.message, retry_after_ms=1)
+            raise error from refused
         except asyncio.CancelledError:
             self._errors.raise_if_closed()
             if self._call.cancelled() and not is_being_cancelled():

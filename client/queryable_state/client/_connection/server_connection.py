@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import grpc.aio
-
 from queryable_state.client._connection.connection import Connection
+from queryable_state.client._connection.server_channel import ServerChannel
 from queryable_state.client._connection.waiting_batches import WaitingBatches
 from queryable_state.client._reading.connection_info import ConnectionInfo
-from queryable_state.v1 import query_pb2, query_pb2_grpc
-from queryable_state.wire.errors import (
-    QueryableStateError,
-    Reason,
-    RetryLaterError,
-)
-from queryable_state.wire.frames.query_stream import CHANNEL_OPTIONS, StreamOpener
+from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
+from queryable_state.wire.frames.query_stream import StreamOpener
 
 if TYPE_CHECKING:
     from queryable_state.client._batching.batch import Batch
     from queryable_state.client._connection.events import BatchEvents
+    from queryable_state.v1 import query_pb2, query_pb2_grpc
     from queryable_state.wire.frames.frame_ports import FramePorts
+    from queryable_state.wire.security.authorization import Credentials
+    from queryable_state.wire.security.connector import Connector
 
 # Measured: smaller batches cost more messages, larger ones leave the other side idle.
 BATCH_KEYS = 512
@@ -50,6 +47,8 @@ class ServerConnection:
         *,
         max_backoff_s: float,
         frame_ports: FramePorts,
+        connector: Connector,
+        credentials: Credentials | None = None,
         server_id: str = "",
         known: query_pb2.ServerDescription | None = None,
     ) -> None:
@@ -59,13 +58,10 @@ class ServerConnection:
         self.known = known
         """The latest description of the server by LocateState."""
         self._frame_ports = frame_ports
-        # gRPC closes a connection with the last reference to its channel: `aclose` drops both.
-        self._channel: grpc.aio.Channel | None = grpc.aio.insecure_channel(
-            address, options=CHANNEL_OPTIONS
-        )
-        self._stub: query_pb2_grpc.QueryableStateAsyncStub | None = (
-            query_pb2_grpc.QueryableStateStub(self._channel)
-        )
+        self._connector = connector
+        self._channel = ServerChannel(address, connector)
+        self.diagnosis = self._channel.diagnosis
+        self.credentials = credentials
         self._events = events
         self._client = client
         self._loop = asyncio.get_running_loop()
@@ -77,15 +73,14 @@ class ServerConnection:
         self._connect_at = 0.0
         self._waiting = WaitingBatches(self._send_or_reroute)
         self.batch_keys = BATCH_KEYS
-        self._request_bytes = 0
-        """Most bytes of a query; 0: not known."""
 
     @property
     def stub(self) -> query_pb2_grpc.QueryableStateAsyncStub:
         """Stub for unary calls; raises `RetryLaterError` once closed."""
-        if self._stub is None:
+        current = self._channel.current()
+        if current is None:
             raise self.unreachable("its connection was closed")
-        return self._stub
+        return current.stub
 
     @property
     def is_ready(self) -> bool:
@@ -114,10 +109,10 @@ class ServerConnection:
 
     def connect(self) -> None:
         """Connects in the background, unless it is connected or a backoff is running."""
-        if self._channel is None:
+        if self._channel.is_closed:
             self._fail_queued(self.unreachable("its connection was closed"))
         elif self._connection is None and self._connecting is None and self.may_connect():
-            self._connecting = self._loop.create_task(self._connect(self._channel))
+            self._connecting = self._loop.create_task(self._connect())
 
     def send(self, batch: Batch) -> bool:
         """Sends or queues a batch; False if its keys were joined to a queued batch instead."""
@@ -196,19 +191,17 @@ class ServerConnection:
         if connecting is not None:
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
-        connections = (
-            {*self._draining} if self._connection is None else {*self._draining, self._connection}
-        )
+        connections = {*self._draining, *filter(None, (self._connection,))}
         self._connection = None
         self._draining.clear()
         for connection in connections:
             connection.in_flight.clear()
             await connection.aclose()
-        channel, self._channel, self._stub = self._channel, None, None
-        if channel is not None:
-            await channel.close()
+        await self._channel.aclose()
 
-    async def _connect(self, channel: grpc.aio.Channel) -> None:
+    async def _connect(self) -> None:
+        current = self._channel.current()
+        assert current is not None
         connection = Connection(
             self._events,
             self.address,
@@ -218,13 +211,15 @@ class ServerConnection:
         )
         try:
             stream = await StreamOpener(
-                channel,
+                current.channel,
                 self.address,
                 server_id=self.server_id,
                 client=self._client,
                 frame_ports=self._frame_ports,
+                connector=self._connector,
                 on_frame=connection.on_frame,
                 on_end=connection.on_end,
+                credentials=self.credentials,
             ).open(self.known, _CONNECT_TIMEOUT_S)
         except QueryableStateError as error:
             self._connecting = None
@@ -285,6 +280,9 @@ class ServerConnection:
 
     def _on_end(self, connection: Connection, error: QueryableStateError) -> None:
         self._draining.discard(connection)
+        if error.reason == Reason.UNAUTHENTICATED:
+            # The token was valid at first. The next connection sends the current one.
+            error = RetryLaterError(error.message, retry_after_ms=1)
         self._fail(connection.take_all(), error)
         if self._connection is connection:
             self._connection = None

@@ -11,54 +11,78 @@ import grpc.aio
 from queryable_state.client._connection.scan_call import ScanCall
 from queryable_state.client._connection.server_connection import ServerConnection
 from queryable_state.client._errors import ClientClosedError, is_being_cancelled
+from queryable_state.client._routing.home_servers import HomeServers
 from queryable_state.client._routing.retries import CALLS, LOOKUPS
 from queryable_state.wire.calls.retrying import retrying
-from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError
+from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError, Reason
 from queryable_state.wire.frames.frame_ports import FramePorts
+from queryable_state.wire.security.credentialed_calls import with_credentials
 from queryable_state.wire.status import ERROR_METADATA, error_from_call
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from queryable_state.client._batching.state_handle import StateHandle
     from queryable_state.client._connection.events import BatchEvents
     from queryable_state.client._reading.connection_info import ConnectionInfo
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.located_state import Owner
+    from queryable_state.wire.security.authorization import Credentials
+    from queryable_state.wire.security.connector import Connector
 
 # An owner behind a firewall stays unreachable; the home server is expected back soon.
 _OWNER_BACKOFF_S = 30.0
 _HOME_BACKOFF_S = 0.5
 
+# A token is the same for every method.
+_METHOD = "/queryable_state.v1.QueryableState"
+
 _Response = TypeVar("_Response")
 
 
 class ConnectionPool:
-    """The home server, whose address the client was given, and the owners of located states.
+    """The home servers, whose addresses the client was given, and the owners of located states.
 
     A home server that is a proxy answers for all keys. The client sends queries directly to an
-    owner once a stream to it is open; until then, or if the owner is unreachable, to home.
+    owner once a stream to it is open; until then, or if the owner is unreachable, to the current
+    home server.
     """
 
-    def __init__(self, events: BatchEvents, home: str, client: str, *, direct: bool) -> None:
+    def __init__(
+        self,
+        events: BatchEvents,
+        homes: Sequence[str],
+        client: str,
+        connector: Connector,
+        *,
+        direct: bool,
+        credentials: Credentials | None = None,
+    ) -> None:
         self._events = events
         self._client = client
         self._direct = direct
+        self._connector = connector
+        self._credentials = credentials
         self._frame_ports = FramePorts()
-        self._home = ServerConnection(
-            events,
-            home,
-            client,
-            max_backoff_s=_HOME_BACKOFF_S,
-            frame_ports=self._frame_ports,
-        )
-        self._by_address = {home: self._home}
+        self._by_address = {
+            home: ServerConnection(
+                events,
+                home,
+                client,
+                max_backoff_s=_HOME_BACKOFF_S,
+                connector=connector,
+                frame_ports=self._frame_ports,
+                credentials=credentials,
+            )
+            for home in homes
+        }
+        self._homes = HomeServers([*self._by_address.values()])
         self._closed = False
 
     def for_owner(self, owner: Owner) -> ServerConnection:
         """Returns the connection for the keys of an owner; connects to it in the background."""
         if not self._direct or not owner.address:
-            return self._home
+            return self._homes.current
         server = self._by_address.get(owner.address)
         if server is None or server.server_id not in ("", owner.server_id):
             if server is not None:
@@ -69,7 +93,9 @@ class ConnectionPool:
                 owner.address,
                 self._client,
                 max_backoff_s=_OWNER_BACKOFF_S,
+                connector=self._connector,
                 frame_ports=self._frame_ports,
+                credentials=self._credentials,
                 server_id=owner.server_id,
                 known=owner.description(),
             )
@@ -77,15 +103,15 @@ class ConnectionPool:
         if server.is_ready:
             return server
         server.connect()
-        return self._home
+        return self._homes.current
 
     def connections(self) -> tuple[ConnectionInfo, ...]:
-        """The current transport to each server, home first."""
+        """The current transport to each server, home servers first."""
         return tuple(server.info for server in self._by_address.values())
 
     async def wait_connected(self, timeout_s: float) -> None:
         """Waits for the current attempts to connect, at most `timeout_s` seconds."""
-        self._home.connect()
+        self._homes.current.connect()
         pool = tuple(self._by_address.values())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -101,7 +127,7 @@ class ConnectionPool:
         }
         for address in [*self._by_address]:
             server = self._by_address[address]
-            if address not in owners and server is not self._home:
+            if address not in owners and server not in self._homes:
                 del self._by_address[address]
                 server.retire()
 
@@ -140,8 +166,8 @@ class ConnectionPool:
         )
 
     def scan(self, request: query_pb2.ScanKvStateRequest) -> ScanCall:
-        """Starts a scan at the home server."""
-        return ScanCall(self, self._home, request)
+        """Starts a scan at the current home server."""
+        return ScanCall(self, self._homes.current, request)
 
     def refusal(
         self, refused: grpc.aio.AioRpcError, server: ServerConnection, timeout_s: float
@@ -150,8 +176,12 @@ class ConnectionPool:
         if self._closed:
             return _closed_error()
         if any(key == ERROR_METADATA for key, _ in refused.trailing_metadata() or ()):
-            return error_from_call(refused, server.address)
+            error = error_from_call(refused, server.address)
+            if error.reason == Reason.STOPPING:
+                self._homes.lost(server)
+            return error
         if refused.code() == grpc.StatusCode.UNAVAILABLE:
+            self._homes.lost(server)
             return server.unreachable(str(refused.details()))
         if refused.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
             return QueryTimeoutError(
@@ -187,9 +217,7 @@ class ConnectionPool:
 
         async def attempt() -> _Response:
             left_s = deadline - loop.time()
-            if home_only:
-                return await self._call(rpc, self._home, request, left_s)
-            return (await self._call_each(rpc, request, left_s))[1]
+            return (await self._call_each(rpc, request, left_s, home_only=home_only))[1]
 
         return await retrying(attempt, LOOKUPS, deadline_s=deadline)
 
@@ -198,15 +226,18 @@ class ConnectionPool:
         rpc: Callable[[ServerConnection], Callable[..., Awaitable[_Response]]],
         request: Any,
         timeout_s: float,
+        *,
+        home_only: bool = False,
     ) -> tuple[ServerConnection, _Response]:
         """Returns the first response and its server."""
         others = [
             server
             for server in self._by_address.values()
-            if server.is_ready and server is not self._home
+            if server.is_ready and server not in self._homes and not home_only
         ]
         # All servers give the same answer; home comes first unless its backoff is running.
-        pool = [self._home, *others] if self._home.may_connect() else [*others, self._home]
+        homes = self._homes.callable()
+        pool = [*homes, *others] if homes[0].may_connect() else [*others, *homes]
         failure: QueryableStateError | None = None
         for number, server in enumerate(pool):
             started = asyncio.get_running_loop().time()
@@ -219,6 +250,8 @@ class ConnectionPool:
                 failure = refusal
             timeout_s -= asyncio.get_running_loop().time() - started
         assert failure is not None
+        if failure.reason == Reason.UNAVAILABLE:
+            await self._homes.refuse_if_nothing_listens()
         raise failure
 
     async def _call(
@@ -229,12 +262,20 @@ class ConnectionPool:
         timeout_s: float,
     ) -> _Response:
         try:
-            return await rpc(server)(request, timeout=timeout_s)
+            response: _Response = await with_credentials(
+                self._credentials,
+                _METHOD,
+                lambda metadata: rpc(server)(request, timeout=timeout_s, metadata=metadata),
+            )
         except grpc.aio.AioRpcError as refused:
-            raise self.refusal(refused, server, timeout_s) from refused
+            refusal = self.refusal(refused, server, timeout_s)
+            raise await server.diagnosis.explained(refusal) from refused
         except asyncio.CancelledError:
             self.raise_if_closed()
             raise
+        server.diagnosis.succeeded()
+        self._homes.reached()
+        return response
 
 
 def _closed_error() -> ClientClosedError:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from queryable_state.client._connection.server_connection import ServerConnection
     from queryable_state.client._reading.pending_results import PendingResults
     from queryable_state.v1 import query_pb2
+    from queryable_state.wire.security.authorization import Credentials
+    from queryable_state.wire.security.connector import Connector
     from queryable_state.wire.state_codecs import StateCodecs
 
 
@@ -39,9 +41,21 @@ class Dispatcher:
     smaller batches or by a retry, or failed by `aclose`. Implements `BatchEvents`.
     """
 
-    def __init__(self, address: str, *, client: str, unpickle: bool, direct: bool) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        client: str,
+        connector: Connector,
+        unpickle: bool,
+        direct: bool,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """`addresses`: HOST:PORT of each home server."""
         self._loop = asyncio.get_running_loop()
-        self._pool = ConnectionPool(self, address, client, direct=direct)
+        self._pool = ConnectionPool(
+            self, addresses, client, connector, direct=direct, credentials=credentials
+        )
         self._batchers = KeyBatchers(self._loop, self.submit)
         self._locator = Locator(self._pool, self._batchers, unpickle=unpickle)
         self._unlocated = UnlocatedBatches(self._locator, self, self._end_with)

@@ -15,7 +15,10 @@ from queryable_state.wire.calls.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from queryable_state.client._connection.token_credentials import Token
+    from queryable_state.wire.security.tls import Tls
 
 _Result = TypeVar("_Result")
 
@@ -25,15 +28,25 @@ class ClientBase:
 
     def __init__(
         self,
-        host: str,
+        host: str | None = None,
         port: int = DEFAULT_PORT,
         *,
+        addresses: str | Iterable[str] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         direct: bool = True,
         unpickle: bool = False,
+        tls: Tls | bool = False,
+        token: Token | None = None,
     ) -> None:
         self._client = AsyncClient(
-            host, port, timeout_s=timeout_s, direct=direct, unpickle=unpickle
+            host,
+            port,
+            addresses=addresses,
+            timeout_s=timeout_s,
+            direct=direct,
+            unpickle=unpickle,
+            tls=tls,
+            token=token,
         )
         self._lock = threading.Lock()
         self._thread: LoopThread | None = None

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from queryable_state.wire.calls.listeners import NothingListensError
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.next_step import next_step
 
@@ -52,6 +53,8 @@ class RetryPolicy:
 
     def retries(self, refusal: Refusal) -> bool:
         """True if a later attempt may succeed."""
+        if isinstance(refusal, NothingListensError):
+            return False
         return next_step(refusal.reason) in self.steps
 
     def delay_s(self, refusal: Refusal, attempts: int) -> float:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.security.tls_probe import TlsDiagnosis
+
+if TYPE_CHECKING:
+    from queryable_state.wire.security.connector import Connector
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +30,7 @@ class FramePorts:
 
     def __init__(self) -> None:
         self._unreachable: dict[str, _Unreachable] = {}
+        self._tls: dict[str, TlsDiagnosis] = {}
 
     def problem(self, address: str) -> str:
         """Why the server is not queried over frames; empty: no problem is known."""
@@ -34,8 +40,8 @@ class FramePorts:
     def absent(self, address: str) -> None:
         """Records that the server is configured without a frame port; logs no WARNING."""
         self._unreachable[address] = _Unreachable(
-            "the server has no frame port: its spark.queryable_state.frame_ports (--frame-port) "
-            "is empty"
+            "the server has no frame port: its spark.queryable_state.server_frame_ports, "
+            "proxy_frame_ports or --frame-port is empty"
         )
 
     def missed(self, address: str, frame_address: str, failure: Exception) -> None:
@@ -49,8 +55,8 @@ class FramePorts:
         _log.warning(
             "look-ups of server %s go as unary gRPC calls, which are slower: its frame port is not "
             "reached (%s). Let TCP connections through to %s, and see that they end at that "
-            "server; spark.queryable_state.frame_ports (--frame-port) fixes the port. It is tried "
-            "again in the background",
+            "server; spark.queryable_state.server_frame_ports, proxy_frame_ports and --frame-port "
+            "set the port. It is tried again in the background",
             address,
             cause,
             frame_address,
@@ -62,8 +68,21 @@ class FramePorts:
             _log.info("look-ups of server %s go over its frame port %s now", address, frame_address)
 
     def forget(self, address: str) -> None:
-        """Drops the entry of a server that this process no longer queries."""
+        """Drops the entries of a server that this process no longer queries."""
         self._unreachable.pop(address, None)
+        self._tls.pop(address, None)
+
+    async def diagnosis(
+        self, address: str, connector: Connector, error: QueryableStateError
+    ) -> QueryableStateError:
+        """The problem of TLS why a server is not reached, which it logs; else the error."""
+        known = self._tls.get(address)
+        if known is None:
+            known = self._tls[address] = TlsDiagnosis(address, connector)
+        problem = await known.explained(error)
+        if problem is not error:
+            _log.warning("%s", problem)
+        return problem
 
 
 def _cause(failure: Exception) -> str:

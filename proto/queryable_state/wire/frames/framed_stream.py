@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CorruptDataError, QueryableStateError, RetryLaterError
 from queryable_state.wire.frames.stream_hello import client_hello, gone, response_of, server_hello
+from queryable_state.wire.security.connector import CLEAR_TEXT
+from queryable_state.wire.security.tls_probe import expects_tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from queryable_state.wire.security.connector import Connector
 
 
 # The server's limits bound its answers; no server is configured with a larger one.
@@ -25,6 +29,9 @@ PREAMBLE = b"QKVS\x00\x00\x00\x01"
 """Last byte: version of the framing."""
 
 _LENGTH_BYTES = 4
+
+# How a port with TLS answers a client without. As the length of a frame it is over the limit.
+_TLS_ALERT = b"\x15\x03"
 
 
 def framed(frame: bytes) -> bytes:
@@ -138,6 +145,7 @@ class FramedStream(asyncio.Protocol):
         on_frame: Callable[[bytes], None],
         on_end: Callable[[QueryableStateError], None],
         timeout_s: float,
+        connector: Connector = CLEAR_TEXT,
         authorization: str = "",
     ) -> FramedStream:
         """Connects, sends the hello, and returns once the server's hello has arrived.
@@ -149,7 +157,14 @@ class FramedStream(asyncio.Protocol):
         stream = cls(f"{host}:{port}", on_frame=on_frame, on_end=on_end)
         try:
             async with asyncio.timeout(timeout_s):
-                await loop.create_connection(lambda: stream, host, port)
+                context = connector.context()
+                await loop.create_connection(
+                    lambda: stream,
+                    host,
+                    port,
+                    ssl=context,
+                    server_hostname=connector.server_name(host),
+                )
                 greeting = stream._greeting
                 assert greeting is not None
                 stream._transport.write(PREAMBLE + framed(client_hello(client, authorization)))
@@ -185,6 +200,9 @@ class FramedStream(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Implements `asyncio.Protocol`: bytes have arrived."""
         reader = self._reader
+        if self._greeting is not None and data.startswith(_TLS_ALERT):
+            self._end(expects_tls(self._address))
+            return
         reader.feed(data)
         try:
             while not self._ended and (frame := reader.take()) is not None:

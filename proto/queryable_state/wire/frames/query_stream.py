@@ -17,6 +17,7 @@ from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterE
 from queryable_state.wire.frames.framed_stream import FramedStream
 from queryable_state.wire.frames.stream_hello import common_version, no_common_version
 from queryable_state.wire.security.authorization import FRAME_HELLO
+from queryable_state.wire.security.connector import CLEAR_TEXT
 from queryable_state.wire.security.credentialed_calls import with_credentials
 from queryable_state.wire.status import error_from_call
 from queryable_state.wire.unary_stream import UnaryStream
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from queryable_state.wire.frames.frame_ports import FramePorts
     from queryable_state.wire.security.authorization import Credentials
+    from queryable_state.wire.security.connector import Connector
 
 CHANNEL_OPTIONS = channel_options(longest_reconnect_ms=500, own_connections=True)
 
@@ -36,8 +38,8 @@ _DESCRIBE = "/queryable_state.v1.QueryableState/DescribeServer"
 _FIRST_ATTEMPT_S = 0.25
 _LATER_ATTEMPTS_S = 3.0
 
-# The server answers but accepts no connection now: it would refuse unary calls, too.
-_REFUSED_FOR_NOW = (Reason.OVERLOADED, Reason.STOPPING)
+# The server answers but accepts no connection: it would refuse unary calls, too.
+_REFUSED_ANYWAY = (Reason.OVERLOADED, Reason.STOPPING, Reason.UNAUTHENTICATED)
 
 
 class QueryStream(Protocol):
@@ -86,6 +88,7 @@ class StreamOpener:
         frame_ports: FramePorts,
         on_frame: Callable[[bytes], None],
         on_end: Callable[[QueryableStateError], None],
+        connector: Connector = CLEAR_TEXT,
         credentials: Credentials | None = None,
     ) -> None:
         """`server_id`: the only server accepted at the address; empty: any server."""
@@ -97,6 +100,7 @@ class StreamOpener:
         self._frame_ports = frame_ports
         self._on_frame = on_frame
         self._on_end = on_end
+        self._connector = connector
         self._credentials = credentials
 
     async def open(
@@ -131,7 +135,7 @@ class StreamOpener:
         try:
             return await self._over_frames(server, self._on_end, _FIRST_ATTEMPT_S)
         except (OSError, QueryableStateError) as failure:
-            if isinstance(failure, QueryableStateError) and failure.reason in _REFUSED_FOR_NOW:
+            if isinstance(failure, QueryableStateError) and failure.reason in _REFUSED_ANYWAY:
                 raise
             return failure
 
@@ -192,6 +196,7 @@ class StreamOpener:
             on_frame=self._on_frame,
             on_end=on_end,
             timeout_s=timeout_s,
+            connector=self._connector,
             authorization=""
             if self._credentials is None
             else self._credentials.header(FRAME_HELLO),
@@ -217,7 +222,7 @@ class StreamOpener:
                 raise RetryLaterError(
                     f"{self._address} did not answer within {timeout_s:g} s", retry_after_ms=100
                 ) from None
-            raise error_from_call(failure, self._address) from failure
+            raise await self._explained(error_from_call(failure, self._address)) from failure
         if self._server_id not in ("", described.server_id):
             # A new server reuses the port, or the address is translated on the way.
             raise RetryLaterError(
@@ -226,6 +231,14 @@ class StreamOpener:
                 retry_after_ms=100,
             )
         return described
+
+    async def _explained(self, error: QueryableStateError) -> QueryableStateError:
+        """The error of a failed call; logs it if TLS is the cause, which no retry cures."""
+        if error.reason == Reason.UNAVAILABLE:
+            problem = await self._frame_ports.diagnosis(self._address, self._connector, error)
+            if problem is not error:
+                return RetryLaterError(problem.message, retry_after_ms=error.retry_after_ms)
+        return error
 
     def _frame_address(self, server: query_pb2.ServerDescription) -> str:
         return join_address(self._host, server.frames.port)

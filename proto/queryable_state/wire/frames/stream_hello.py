@@ -9,12 +9,11 @@ from queryable_state.wire.errors import (
     CorruptDataError,
     InvalidRequestError,
     QueryableStateError,
-    Reason,
     RetryLaterError,
 )
+from queryable_state.wire.packaging.protocol_versions import FRAMES, VersionRange, version_mismatch
 
-MIN_VERSION = 1
-MAX_VERSION = 1
+MIN_VERSION, MAX_VERSION = FRAMES.oldest, FRAMES.newest
 """Oldest and newest version of the frame protocol that this code speaks."""
 
 
@@ -30,19 +29,15 @@ def common_version(min_version: int, max_version: int) -> int:
 
     The arguments are the range of the other side. A `max_version` of 0 means `min_version`.
     """
-    newest = min(MAX_VERSION, max_version or min_version)
-    return newest if newest >= max(MIN_VERSION, min_version, 1) else 0
+    return FRAMES.common(_range(min_version, max_version))
 
 
 def no_common_version(
     mine: str, other: str, min_version: int, max_version: int
 ) -> InvalidRequestError:
     """Returns the refusal if `other` supports no version of this side."""
-    return InvalidRequestError(
-        f"{mine} speaks {_versions(MIN_VERSION, MAX_VERSION)} of the frame protocol, {other} "
-        f"speaks {_versions(min_version, max_version or min_version)}: upgrade the older side",
-        reason=Reason.PROTOCOL_MISMATCH,
-    )
+    others = _range(min_version, max_version)
+    return version_mismatch("frame protocol", mine, FRAMES, other, others)
 
 
 def client_hello(client: str, authorization: str = "") -> bytes:
@@ -82,7 +77,5 @@ def gone(address: str, what: str) -> RetryLaterError:
     return RetryLaterError(f"{address} {what}: it is stopping or gone", retry_after_ms=100)
 
 
-def _versions(min_version: int, max_version: int) -> str:
-    if min_version == max_version:
-        return f"version {min_version}"
-    return f"versions {min_version} to {max_version}"
+def _range(min_version: int, max_version: int) -> VersionRange:
+    return VersionRange(min_version, max_version or min_version)

@@ -10,16 +10,13 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.packaging.protocol_versions import INTERNAL
 from queryable_state.wire.security.authorization import AUTHORIZATION, Signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queryable_state.wire.errors import QueryableStateError
-
-INTERNAL_MIN_VERSION = 1
-INTERNAL_MAX_VERSION = 1
-"""Oldest and newest version of the internal protocols that this code speaks."""
 
 COORDINATOR = "queryable_state.internal.v1.Coordinator"
 BACKEND = "queryable_state.internal.v1.StateBackend"
@@ -68,13 +65,17 @@ class CallSigner:
         """A signer with the same secret for another server."""
         return CallSigner(self._secret.decode(), audience, clock_ms=self._clock_ms)
 
+    def use(self, secret: str) -> None:
+        """Signs with another secret from now on: a driver that starts again has another one."""
+        self._secret = secret.encode()
+
     def header(self, method: str) -> str:
         """The `authorization` of one call; each is good for one call only."""
         if self._pid != os.getpid():
             self._begin_session()
         unsigned = Signed(
-            INTERNAL_MIN_VERSION,
-            INTERNAL_MAX_VERSION,
+            INTERNAL.oldest,
+            INTERNAL.newest,
             max(0, self._clock_ms() + self._ahead_ms),
             self._session,
             next(self._numbers),

@@ -7,6 +7,7 @@
     chk-<n>/_metadata                                                 CheckpointMetadata
     chk-<n>/<uid>/<first>-<last>/<name>                               files of one checkpoint
     shared/<checksum>-<size>                                          files of several
+    _endpoint                                                         checkpoint/endpoint_file.py
     spark/                                                            Spark's own checkpoint
 
 Paths are relative to the root, with slashes; `resolve` makes them absolute. Uids and job
@@ -24,6 +25,7 @@ from queryable_state.server.checkpoint.file_systems.storage import join
 from queryable_state.wire.errors import InvalidRequestError
 
 METADATA = "_metadata"
+ENDPOINT = "_endpoint"
 SHARED = "shared"
 CHANGELOG = "changelog"
 EPOCHS = "epochs"

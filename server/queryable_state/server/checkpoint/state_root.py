@@ -248,6 +248,7 @@ class StateRoot:
 
     def delete(self) -> None:
         """Removes all but `spark/`; the epochs last, because they fence other runs."""
+        self.storage.delete(self.path(layout.ENDPOINT))
         for checkpoint in self._checkpoint_ids():
             folder = layout.checkpoint_folder(checkpoint)
             self.storage.delete(self.path(layout.metadata_file(folder)))

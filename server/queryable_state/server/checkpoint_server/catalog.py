@@ -59,6 +59,15 @@ class CheckpointCatalog:
             )
         )
 
+    async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
+        """The registration of a state by its id."""
+        for state in self._states.values():
+            if state.state_id == state_id:
+                return state
+        raise UnknownStateError(
+            f"no queryable state has the id {state_id}: locate it by its name",
+        )
+
     def _ranges(self, state: registration_pb2.StateRegistration) -> list[tuple[int, int]]:
         """The key groups of each owner: one for all, but one a subtask of operator state."""
         if state.kind not in OPERATOR_KINDS:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from queryable_state.server.checkpoint.completed import Completed
+    from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.server.settings import Limits
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.stores.store_table import StoreTable
 

@@ -17,6 +17,9 @@ from queryable_state.server.checkpoint_server.checkpoint_loader import Checkpoin
 from queryable_state.server.checkpoint_server.checkpoint_reader import CheckpointReader
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.security.access.gate_opener import open_gate
+from queryable_state.server.security.server_tls import ServerTls
+from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
@@ -74,6 +77,8 @@ class CheckpointServer:
 
     async def __aenter__(self) -> Self:
         settings = self.settings
+        # Before the state is loaded, which may take long.
+        tls = ServerTls.of(settings.tls)
         async with contextlib.AsyncExitStack() as stack:
             directory = await asyncio.to_thread(self._folder)
             stack.push_async_callback(asyncio.to_thread, directory.cleanup)
@@ -95,15 +100,20 @@ class CheckpointServer:
                     default_deadline_ms=settings.default_deadline_ms,
                     plain_grpc=settings.plain_grpc,
                 ),
+                tls=tls,
+                gate=open_gate(settings.access, stack, server_id=self.server_id),
             )
             stack.push_async_callback(server.aclose, self.shutdown, settings.drain_timeout_s)
-            address = server.bind(
+            server.bind(
                 PortSpec.parse(settings.ports, "--port"),
                 settings.host,
                 frames=frame_ports(settings.frame_ports, "--frame-port"),
-                advertised_host=settings.advertised_host,
+                advertised=Advertised.parse(
+                    settings.advertised, "--advertise", settings.advertised_frame_port
+                ),
                 what="checkpoint server port",
             )
+            address = server.address
             catalog.address, catalog.frames = address, server.frames
             await server.start()
             server.set_serving(True)

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.file_systems.storage import is_local
+from queryable_state.server.config.log_settings import LOG_LEVELS
 from queryable_state.server.json_settings import json_settings
-from queryable_state.server.process.log_settings import LOG_LEVELS
-from queryable_state.server.settings import COORDINATOR_PORT, LAME_DUCK_S, PROXY_PORTS
+from queryable_state.server.security.access.access_settings import AccessSettings
+from queryable_state.server.serving.advertised import ADVERTISED_HOST_VARIABLE, Advertised
+from queryable_state.server.serving.listen_settings import (
+    PROXY_FRAME_PORTS,
+    PROXY_PORTS,
+)
+from queryable_state.server.serving.ports import PortSpec, frame_ports
+from queryable_state.server.serving.serving_settings import ServingSettings
+from queryable_state.wire.addresses import parse_host, parse_port
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     import argparse
 
-SECRET_VARIABLE = "QUERYABLE_STATE_SECRET"
-
 
 def add_listening(parser: argparse.ArgumentParser) -> None:
-    """Adds `--port`, `--frame-port`, `--plain-grpc`, `--host` and `--lame-duck`."""
+    """Adds the options of where a process listens, how it serves, and how it ends."""
     parser.add_argument(
         "--port",
         default=PROXY_PORTS,
         metavar="SPEC",
-        help="port, range or list: 9069, 9069-9079, 9069,9072; a 0 in it is any free port "
-        "(default: %(default)s)",
+        help="port, range or list: 9069, 9069-9079, 9069-9169/10 (every tenth), 9069,9072; the "
+        "first free one is taken; a 0 is any free port (default: %(default)s)",
     )
     parser.add_argument(
         "--frame-port",
-        default="0",
+        default=PROXY_FRAME_PORTS,
         metavar="SPEC",
-        help="port, range or list for look-ups by frames, which are faster than gRPC; 0 is any "
-        "free port; if empty, look-ups are unary gRPC calls (default: %(default)s)",
+        help="port, range or list for look-ups by frames, which are faster than gRPC, at the same "
+        "place as the port of --port; if empty, look-ups are unary gRPC calls "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--plain-grpc",
@@ -40,17 +46,73 @@ def add_listening(parser: argparse.ArgumentParser) -> None:
         help="serve gRPC with grpc.aio alone: slower, and without undocumented parts of grpcio",
     )
     parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on; 0.0.0.0: all of IPv4, ::: all (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--advertise",
+        default="",
+        metavar="HOST[:PORT]",
+        help="name or address, and port, at which clients reach this process if it differs from "
+        f"--host and --port (default: {ADVERTISED_HOST_VARIABLE}, else --host, or the name of this "
+        "machine if that is all addresses)",
+    )
+    parser.add_argument(
+        "--advertise-frame-port",
+        type=int,
+        default=0,
+        metavar="PORT",
+        help="frame port at which clients reach this process (default: the one it listens on)",
     )
     parser.add_argument(
         "--lame-duck",
         type=float,
-        default=LAME_DUCK_S,
+        default=ServingSettings.lame_duck_s,
         metavar="SECONDS",
         help="time to answer after SIGTERM while health is NOT_SERVING; at least the interval of "
         "the load balancer's health checks. SIGINT skips it, a second signal ends at once "
         "(default: %(default)g)",
     )
+
+
+def add_access(parser: argparse.ArgumentParser) -> None:
+    """Adds `--access-file`, the options of JWTs and `--insecure`."""
+    parser.add_argument(
+        "--access-file",
+        default="",
+        metavar="FILE",
+        help="TOML with tokens, grants and limits; reloaded when it changes. Without it everyone "
+        "who reaches the port may read everything",
+    )
+    parser.add_argument(
+        "--jwt-keys",
+        default="",
+        metavar="FILE_OR_URL",
+        help="JWKS or PEM with the public keys of JWTs",
+    )
+    parser.add_argument("--jwt-issuer", default="", metavar="ISS", help="issuer of JWTs")
+    parser.add_argument("--jwt-audience", default="", metavar="AUD", help="audience of JWTs")
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="listen beyond this machine without TLS or without --access-file",
+    )
+
+
+def access_settings(options: argparse.Namespace) -> AccessSettings:
+    """The settings of `add_access`."""
+    return AccessSettings.from_settings(options)
+
+
+def check_listening(options: argparse.Namespace) -> None:
+    """Raises `InvalidRequestError` for a malformed value of `add_listening`."""
+    parse_host(options.host, "--host")
+    PortSpec.parse(options.port, "--port")
+    frame_ports(options.frame_port, "--frame-port")
+    if options.advertise_frame_port:
+        parse_port(options.advertise_frame_port, "--advertise-frame-port")
+    Advertised.parse(options.advertise, "--advertise")
 
 
 def lame_duck_s(options: argparse.Namespace) -> float:
@@ -69,35 +131,6 @@ def add_log_level(parser: argparse.ArgumentParser) -> None:
         default="INFO",
         help="lowest level of the lines logged to standard error (default: %(default)s)",
     )
-
-
-def coordinator_address(given: str) -> str:
-    """The value of `--coordinator`; raises InvalidRequestError unless it is HOST:PORT."""
-    host, colon, port = given.rpartition(":")
-    if not colon or not host or not port.isdigit():
-        raise InvalidRequestError(
-            f"--coordinator {given!r}: write HOST:PORT, as in 127.0.0.1:{COORDINATOR_PORT}"
-        )
-    return given
-
-
-def secret_of(file: str | None) -> str:
-    """The job's secret from the file of `--secret-file`, else from the environment."""
-    if file is None:
-        secret = os.environ.get(SECRET_VARIABLE, "")
-    else:
-        try:
-            secret = Path(file).read_text()
-        except (OSError, UnicodeDecodeError) as problem:
-            raise InvalidRequestError(f"cannot read --secret-file {file}: {problem}") from problem
-    secret = secret.strip()
-    if not secret:
-        where = f"the file {file} is empty" if file else f"{SECRET_VARIABLE} is not set"
-        raise InvalidRequestError(
-            f"the command needs the job's secret: {where}; give --secret-file or set "
-            f"{SECRET_VARIABLE}"
-        )
-    return secret
 
 
 def add_storage_options(parser: argparse.ArgumentParser) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.server.cli.tls_arguments import add_calling_tls, calling_tls
+
 if TYPE_CHECKING:
     import argparse
 
@@ -38,6 +40,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="SECONDS",
         help="time to wait for the answer (default: %(default)g)",
     )
+    add_calling_tls(health)
     health.set_defaults(run=_run)
 
 
@@ -45,13 +48,20 @@ def _run(options: argparse.Namespace) -> int:
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+    from queryable_state.wire.security.connector import Connector
+    from queryable_state.wire.security.tls_probe import tls_problem
+
     names = health_pb2.HealthCheckResponse.ServingStatus
-    with grpc.insecure_channel(options.address) as channel:
+    connector = Connector(calling_tls(options), setting="--tls-{0}")
+    with connector.blocking_channel(options.address, ()) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=options.timeout)
         except grpc.RpcError as failure:
-            print(f"{options.address}: {failure.code().name}: {failure.details()}", file=sys.stderr)
+            why = f"{options.address}: {failure.code().name}: {failure.details()}"
+            if failure.code() == grpc.StatusCode.UNAVAILABLE:
+                why = str(tls_problem(options.address, connector) or why)
+            print(why, file=sys.stderr)
             return _UNHEALTHY
     print(f"{options.address}: {names.Name(answer.status)}")
     return 0 if options.alive or answer.status == names.Value("SERVING") else _UNHEALTHY

@@ -5,16 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.server.cli.arguments import (
-    SECRET_VARIABLE,
+    access_settings,
+    add_access,
     add_listening,
     add_log_level,
-    coordinator_address,
+    add_storage_options,
+    check_listening,
     lame_duck_s,
+    storage_options,
+)
+from queryable_state.server.cli.driver_arguments import (
+    SECRET_VARIABLE,
+    add_driver,
+    coordinators_of,
+    endpoint_of,
     secret_of,
 )
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
-from queryable_state.server.serving.ports import PortSpec, frame_ports
-from queryable_state.server.settings import COORDINATOR_PORT, ProxySettings
+from queryable_state.server.cli.tls_arguments import add_serving_tls, serving_tls
+from queryable_state.server.query.proxy.settings import ProxySettings
 
 if TYPE_CHECKING:
     import argparse
@@ -28,17 +37,21 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "proxy",
         help="run a standalone proxy",
         description="Answers queries for all state of one application by forwarding them to the "
-        f"owners. The secret of the job comes from --secret-file, or from {SECRET_VARIABLE}.",
+        "owners. Finds the driver of the job by its endpoint file (--endpoint), again when it was "
+        "restarted, or at a fixed address (--coordinator) with the job's secret from --secret-file "
+        f"or {SECRET_VARIABLE}.",
     )
+    add_driver(proxy)
     proxy.add_argument(
-        "--coordinator",
-        required=True,
-        metavar="HOST:PORT",
-        help=f"coordinator in the driver of the job; its default port is {COORDINATOR_PORT}",
+        "--wait-for-driver",
+        action="store_true",
+        help="start although no driver is found yet; health is NOT_SERVING until one is",
     )
+    add_access(proxy)
     add_listening(proxy)
+    add_serving_tls(proxy)
     add_log_level(proxy)
-    proxy.add_argument("--secret-file", metavar="FILE", help="file with the job's secret")
+    add_storage_options(proxy)
     proxy.set_defaults(run=_run)
 
 
@@ -49,16 +62,22 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> ProxySettings:
-    PortSpec.parse(options.port, "--port")
-    frame_ports(options.frame_port)
+    check_listening(options)
     return ProxySettings(
-        coordinator_address=coordinator_address(options.coordinator),
-        secret=secret_of(options.secret_file),
+        coordinators=coordinators_of(options),
+        secret=secret_of(options.secret_file, required=not options.endpoint),
+        endpoint=endpoint_of(options),
+        storage_options=storage_options(options),
+        wait_for_driver=options.wait_for_driver,
         host=options.host,
         ports=options.port,
         frame_ports=options.frame_port,
+        advertised=options.advertise,
+        advertised_frame_port=options.advertise_frame_port,
         plain_grpc=options.plain_grpc,
         lame_duck_s=lame_duck_s(options),
+        tls=serving_tls(options),
+        access=access_settings(options),
     )
 
 

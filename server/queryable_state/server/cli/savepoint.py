@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.cli.arguments import (
+from queryable_state.server.cli.arguments import add_storage_options, storage_options
+from queryable_state.server.cli.driver_arguments import (
     SECRET_VARIABLE,
-    coordinator_address,
+    add_driver,
+    coordinators_of,
+    endpoint_of,
     secret_of,
 )
-from queryable_state.server.settings import COORDINATOR_PORT
+from queryable_state.server.cli.tls_arguments import add_calling_tls, calling_tls
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     import argparse
+
 
 _TIMEOUT_S = 600.0
 
@@ -27,7 +31,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "savepoint",
         help="write a savepoint of a running job",
         description="Writes a savepoint of a running job and prints its URI; start a job from it "
-        "with execute(..., savepoint=URI). The secret of the job comes from --secret-file, or from "
+        "with execute(..., savepoint=URI). Finds the driver by its endpoint file (--endpoint), or "
+        "at --coordinator with the job's secret from --secret-file or "
         f"{SECRET_VARIABLE}.",
     )
     savepoint.add_argument(
@@ -45,12 +50,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="path or URI in which the savepoint's folder is made (default: the job's "
         "state.savepoints.dir)",
     )
-    savepoint.add_argument(
-        "--coordinator",
-        required=True,
-        metavar="HOST:PORT",
-        help=f"coordinator in the driver of the job; its default port is {COORDINATOR_PORT}",
-    )
+    add_driver(savepoint)
+    add_storage_options(savepoint)
     savepoint.add_argument(
         "--stop", action="store_true", help="end the job: nothing is processed after the savepoint"
     )
@@ -61,7 +62,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="SECONDS",
         help="give up after this time (default: %(default)s)",
     )
-    savepoint.add_argument("--secret-file", metavar="FILE", help="file with the job's secret")
+    add_calling_tls(savepoint)
     savepoint.set_defaults(run=_run)
 
 
@@ -77,10 +78,10 @@ def _run(options: argparse.Namespace) -> int:
     )
     answer = asyncio.run(
         _trigger(
-            coordinator_address(options.coordinator),
-            secret_of(options.secret_file),
+            coordinators_of(options),
+            secret_of(options.secret_file, required=not options.endpoint),
+            options,
             request,
-            options.timeout,
         )
     )
     print(answer.path, flush=True)
@@ -88,16 +89,25 @@ def _run(options: argparse.Namespace) -> int:
 
 
 async def _trigger(
-    coordinator: str,
+    coordinators: tuple[str, ...],
     secret: str,
+    options: argparse.Namespace,
     request: coordinator_pb2.TriggerSavepointRequest,
-    timeout_s: float,
 ) -> coordinator_pb2.TriggerSavepointResponse:
     # Imported late, because importing grpc would slow down `--help`.
-    from queryable_state.server.coordinator_client import CoordinatorClient
+    from queryable_state.server.query.proxy.coordinator_endpoints import CoordinatorEndpoints
+    from queryable_state.server.query.proxy.followed_coordinator import FollowedCoordinator
+    from queryable_state.wire.security.connector import Connector
 
-    async with CoordinatorClient(coordinator, secret) as client:
-        return await client.trigger_savepoint(request, timeout_s=timeout_s)
+    coordinator = FollowedCoordinator(
+        CoordinatorEndpoints(coordinators, secret, endpoint_of(options), storage_options(options)),
+        Connector(calling_tls(options), setting="--tls-{0}"),
+    )
+    try:
+        await coordinator.connect()
+        return await coordinator.trigger_savepoint(request, timeout_s=options.timeout)
+    finally:
+        await coordinator.aclose()
 
 
 def _absolute(directory: str) -> str:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.server.cli.arguments import (
+    access_settings,
+    add_access,
     add_listening,
     add_log_level,
     add_storage_options,
+    check_listening,
     lame_duck_s,
     storage_options,
     whole_uri,
 )
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
-from queryable_state.server.serving.ports import PortSpec
-from queryable_state.server.settings import BACKENDS
+from queryable_state.server.cli.tls_arguments import add_serving_tls, serving_tls
+from queryable_state.server.config.backends import BACKENDS
 
 if TYPE_CHECKING:
     import argparse
@@ -39,7 +42,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="folder of a checkpoint (chk-<n>) or savepoint, or a state root for its newest intact "
         "checkpoint: a path, file:///..., s3://...",
     )
+    add_access(parser)
     add_listening(parser)
+    add_serving_tls(parser)
     add_log_level(parser)
     parser.add_argument(
         "--backend",
@@ -58,7 +63,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _run(options: argparse.Namespace) -> int:
-    PortSpec.parse(options.port, "--port")
+    check_listening(options)
     tune()
     from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
 
@@ -71,8 +76,12 @@ def _run(options: argparse.Namespace) -> int:
             host=options.host,
             ports=options.port,
             frame_ports=options.frame_port,
+            advertised=options.advertise,
+            advertised_frame_port=options.advertise_frame_port,
             plain_grpc=options.plain_grpc,
             lame_duck_s=lame_duck_s(options),
+            tls=serving_tls(options),
+            access=access_settings(options),
         ),
         options.log_level,
     )

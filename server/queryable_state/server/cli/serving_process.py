@@ -19,6 +19,8 @@ def tune() -> None:
     Measured: 30 to 40 % less latency of single queries.
     """
     os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
+    # Else it writes a line for each TLS handshake that fails.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 
 def tune_after_start() -> None:

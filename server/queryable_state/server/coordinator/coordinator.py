@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.coordinator.coordinator_parts import CoordinatorParts
 from queryable_state.server.coordinator.model.run import RunStart
 from queryable_state.server.lease_clock import lease_ms
-from queryable_state.wire.errors import RetryLaterError
+from queryable_state.wire.errors import QueryableStateError, RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.engine import Engine
     from queryable_state.server.coordinator.model.job_config import JobConfig
     from queryable_state.server.coordinator.model.operators import OperatorLayout
-    from queryable_state.server.settings import CoordinatorSettings
+    from queryable_state.server.coordinator.settings import CoordinatorSettings
     from queryable_state.v1 import registration_pb2
+
+_log = logging.getLogger(__name__)
 
 
 def _wall_ms() -> int:
@@ -112,6 +116,19 @@ class Coordinator:
     def objects(self) -> MemoryObjectStore:
         """The files of `driver:` roots."""
         return self._parts.objects
+
+    def publish_endpoint(self, folder: str, storage_options: Mapping[str, Any]) -> None:
+        """Writes the endpoint file of this driver into a folder until `close`. I/O.
+
+        The state root of each durable job gets one by itself. A folder that cannot be written is
+        logged.
+        """
+        try:
+            storage = storage_of(folder, storage_options, objects=self.objects)
+        except QueryableStateError as problem:
+            _log.warning("the endpoint file of %s is not written: %s", folder, problem)
+            return
+        self._parts.endpoints.publish(folder, storage)
 
     def configure(self, config_id: str, config: JobConfig) -> None:
         """Sets how the jobs keep their state whose operators carry this id; before they start.

@@ -26,6 +26,7 @@ from queryable_state.server.coordinator.recovery.idle_restorer import IdleRestor
 from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
 from queryable_state.server.coordinator.recovery.run_binder import RunBinder
 from queryable_state.server.coordinator.recovery.watcher import Watcher
+from queryable_state.server.coordinator.roots.endpoint_files import EndpointFiles
 from queryable_state.server.coordinator.roots.fencing import Fencing
 from queryable_state.server.coordinator.roots.job_roots import JobRoots
 from queryable_state.server.coordinator.secret import SecretFile
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from queryable_state.server.coordinator.model.engine import Engine
-    from queryable_state.server.settings import CoordinatorSettings
+    from queryable_state.server.coordinator.settings import CoordinatorSettings
 
 
 class CoordinatorParts:
@@ -64,9 +65,16 @@ class CoordinatorParts:
         self.catalog = Catalog(state)
         self.timers = PendingTimers(state)
         batches = Batches(state)
-        self.clients = StateServerClients(settings.secret, timeout_ms=settings.push_timeout_ms)
+        self.clients = StateServerClients(
+            settings.secret,
+            timeout_ms=settings.push_timeout_ms,
+            connector=settings.tls.connector(),
+        )
         roots = JobRoots()
         self.objects = MemoryObjectStore()
+        self.endpoints = EndpointFiles(
+            settings.application, settings.secret, wall_ms, enabled=settings.endpoint_files
+        )
         self._fencing = Fencing(engine, state, roots, self.clients, look_s=settings.heartbeat_s)
         self._run_binder = RunBinder(
             engine,
@@ -76,6 +84,7 @@ class CoordinatorParts:
             Epochs(),
             self.objects,
             self.clients,
+            endpoints=self.endpoints,
             strict=settings.strict,
         )
         self.operators = RunOperators(state)
@@ -161,7 +170,9 @@ class CoordinatorParts:
             settings,
         )
         secret_file = SecretFile(settings.secret)
+        self.endpoints.open(port.address)
         stack.callback(secret_file.remove)
+        stack.callback(self.endpoints.close)
         stack.callback(port.release)
         stack.callback(self.clients.close)
         stack.callback(self._publisher.close)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import grpc
 
 from queryable_state.internal.v1 import coordinator_pb2_grpc
+from queryable_state.server.security.server_tls import ServerTls, port_adder
 from queryable_state.server.security.signature_check import SignatureCheck
 from queryable_state.server.security.signature_interceptors import BlockingSignatureInterceptor
+from queryable_state.server.serving.advertised import advertised_host
 from queryable_state.server.serving.ports import (
     EXCLUSIVE_PORT_OPTION,
     SETTING_PREFIX,
@@ -19,7 +21,7 @@ from queryable_state.server.serving.ports import (
 from queryable_state.wire.addresses import join_address
 
 if TYPE_CHECKING:
-    from queryable_state.server.settings import CoordinatorSettings
+    from queryable_state.server.coordinator.settings import CoordinatorSettings
 
 # Whole files of `driver:` roots. Nothing is received of a call without the secret.
 _MESSAGE_BYTES = 1 << 30
@@ -53,12 +55,12 @@ class CoordinatorPort:
         )
         coordinator_pb2_grpc.add_CoordinatorServicer_to_server(service, self._server)
         port = bind(
-            self._server.add_insecure_port,
+            port_adder(self._server, ServerTls.of(settings.tls)),
             PortSpec.parse(settings.ports, SETTING_PREFIX + "coordinator_ports"),
             settings.host,
             what="coordinator",
         )
-        self.address = join_address(settings.advertised_host or settings.host, port)
+        self.address = join_address(advertised_host(settings.host, settings.advertised_host), port)
         """HOST:PORT for state servers and proxies."""
 
     def start(self) -> None:

@@ -11,21 +11,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import grpc
 import grpc.aio
 
+from queryable_state.server.grpc_core.authentication import authenticate
 from queryable_state.server.grpc_core.completions import Completions
 from queryable_state.server.grpc_core.core import cygrpc
 from queryable_state.server.grpc_core.incomplete_requests import IncompleteRequests
 from queryable_state.server.grpc_core.server_call import TAKES_TOO_LITTLE, ServerCall
 from queryable_state.server.grpc_core.unsent_answers import UnsentAnswers
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
+from queryable_state.server.security.access.caller import caller_of_call
 from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.serving.large_request_queue import LARGE_BYTES
 from queryable_state.wire.errors import QueryableStateError, shown
 from queryable_state.wire.status import status_of, trailing_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 
     from queryable_state.server.grpc_core.server_call import Metadata
+    from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.serving.large_request_queue import LargeRequestQueue
 
 _refusals = RateLimitedLog(logging.getLogger(__name__))
@@ -54,9 +57,11 @@ class GrpcServer:
         budgets: ClientBudgets | None = None,
         read_timeout_s: float = 10.0,
         endless: Collection[str] = (),
+        gate: Gate | None = None,
     ) -> None:
         """`budgets`: those of the process; None: budgets of its own. `endless`: full names of
-        methods whose calls are not awaited when the server stops."""
+        methods whose calls are not awaited when the server stops. `gate`: authenticates callers,
+        before their requests are read; None: everyone is answered."""
         budgets = budgets or ClientBudgets(_ANSWER_BYTES)
         self._large_requests = budgets.large_requests
         self._server: Any = cygrpc.Server(tuple(options), False)
@@ -70,6 +75,7 @@ class GrpcServer:
         self._sweep: asyncio.TimerHandle | None = None
         self._calls: set[asyncio.Task[None]] = set()
         self._endless = frozenset(endless)
+        self._gate = gate
         self._endless_calls: set[asyncio.Task[None]] = set()
         self._serving = False
         self._shutting_down = False
@@ -86,7 +92,14 @@ class GrpcServer:
 
     def add_insecure_port(self, address: str) -> int:
         """Binds HOST:PORT and returns the port; raises `RuntimeError` if it is in use."""
-        port: int = self._server.add_http2_port(address.encode())
+        return self._add_port(address)
+
+    def add_secure_port(self, address: str, server_credentials: Any) -> int:
+        """Binds HOST:PORT with TLS; as `add_insecure_port`."""
+        return self._add_port(address, server_credentials._credentials)
+
+    def _add_port(self, address: str, *credentials: Any) -> int:
+        port: int = self._server.add_http2_port(address.encode(), *credentials)
         if not port:
             raise RuntimeError(f"cannot listen on {address}")
         return port
@@ -149,11 +162,40 @@ class GrpcServer:
         if not event.success:
             return
         call = ServerCall(event, self._completions, self._incomplete, self._unsent)
+        if self._gate is not None:
+            call.caller = self._gate.caller_now(call.method, call.invocation_metadata())
+            if call.caller is None:
+                self._completions.hand(self._begin_authentication, call)
+                return
+        self._receive(call, self._completions.hand)
+
+    def _receive(
+        self, call: ServerCall, hand: Callable[[Callable[[ServerCall], None], ServerCall], None]
+    ) -> None:
+        """Reads the request of a call, then begins it; `hand` calls a function on the loop."""
         call.handler = self._handler(call)
         if call.handler is None or call.handler.request_streaming:
-            self._completions.hand(self._begin, call)
+            hand(self._begin, call)
         else:
             call.receive_request(self._begin)
+
+    def _begin_authentication(self, call: ServerCall) -> None:
+        if not self._ended:
+            self._run(call, self._authenticate(call))
+
+    async def _authenticate(self, call: ServerCall) -> None:
+        assert self._gate is not None
+        if await authenticate(self._gate, call):
+            with contextlib.suppress(grpc.aio.UsageError):
+                self._receive(call, lambda begin, call: begin(call))
+
+    def _run(self, call: ServerCall, work: Coroutine[Any, Any, None]) -> None:
+        task = call.task = self._loop.create_task(work)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        if call.method in self._endless:
+            self._endless_calls.add(task)
+            task.add_done_callback(self._endless_calls.discard)
 
     def _expects_next(self) -> bool:
         if self._serving:
@@ -200,12 +242,7 @@ class GrpcServer:
             )
             call.end(*TAKES_TOO_LITTLE)
             return
-        task = call.task = self._loop.create_task(_answer(call, self._large_requests))
-        self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
-        if call.method in self._endless:
-            self._endless_calls.add(task)
-            task.add_done_callback(self._endless_calls.discard)
+        self._run(call, _answer(call, self._large_requests))
         # Runs after the task's first step, which answers most calls, so these need no watch.
         self._loop.call_soon(call.watch)
 
@@ -217,6 +254,8 @@ async def _answer(call: ServerCall, large_requests: LargeRequestQueue) -> None:
         call.end(grpc.StatusCode.UNIMPLEMENTED, f"there is no method {shown(call.method)}")
         return
     servicer = _servicer(handler)
+    if call.caller is not None:
+        caller_of_call.set(call.caller)
     try:
         if len(call.request) > LARGE_BYTES:
             await large_requests.next()

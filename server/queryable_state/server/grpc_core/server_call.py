@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from queryable_state.server.grpc_core.completions import Completions
     from queryable_state.server.grpc_core.incomplete_requests import IncompleteRequests
     from queryable_state.server.grpc_core.unsent_answers import UnsentAnswers
+    from queryable_state.server.security.access.caller import Caller
 
     Metadata = Sequence[tuple[str, str | bytes]]
 
@@ -50,6 +51,8 @@ class ServerCall:
         self.request: bytes = b""
         """The request; empty for a client stream, whose messages are read later."""
         self.handler: grpc.RpcMethodHandler[Any, Any] | None = None
+        self.caller: Caller | None = None
+        """The authenticated caller; None: the server authenticates nobody."""
         self.task: asyncio.Task[None] | None = None
         """The task that answers the call; cancelled if the client cancels or its deadline ends."""
         self._metadata: Metadata = event.invocation_metadata
@@ -161,8 +164,7 @@ class ServerCall:
             self._begin([cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS)], self._on_closed)
 
     def receive_request(self, begin: Callable[[ServerCall], None]) -> None:
-        """Makes the loop call `begin` once the request is complete. For the thread only."""
-
+        """Makes the loop call `begin` once the request is complete. Thread-safe."""
         waiting, incomplete = self._call, self._incomplete
 
         def received(event: Any) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queryable_state.server.process.log_settings import LogSettings
+    from queryable_state.server.config.log_settings import LogSettings
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -32,9 +32,9 @@ class _ProcessLog(RotatingFileHandler):
 def log_to_file(path: Path, settings: LogSettings) -> None:
     """Logs into a file of bounded size; the names of rotated files end with .1, .2, ..."""
     handler = _ProcessLog(
-        path, maxBytes=settings.file_bytes, backupCount=settings.files, encoding="utf-8"
+        path, maxBytes=settings.log_file_bytes, backupCount=settings.log_files, encoding="utf-8"
     )
-    logging.basicConfig(handlers=[handler], level=settings.level, format=FORMAT)
+    logging.basicConfig(handlers=[handler], level=settings.log_level, format=FORMAT)
 
 
 def log_to_stderr(level: str) -> None:

@@ -10,7 +10,7 @@ from queryable_state.wire.errors import InvalidRequestError, LimitExceededError,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from queryable_state.server.settings import Limits
+    from queryable_state.server.config.limits import Limits
 
 _CONSISTENCIES = (query_pb2.COMMITTED, query_pb2.UNCOMMITTED)
 

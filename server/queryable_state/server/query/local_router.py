@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.query.router import Deliver, Engine, Locations
     from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.v1 import registration_pb2
     from queryable_state.wire.located_state import LocatedState
 
 
@@ -28,7 +29,7 @@ class LocalRouter(Router):
         self._engine = engine
         self._locations = locations
 
-    def session(self, deliver: Deliver) -> QuerySession:
+    def session(self, deliver: Deliver, authorization: str = "") -> QuerySession:
         return _LocalSession(self._engine, deliver)
 
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
@@ -55,6 +56,9 @@ class LocalRouter(Router):
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         return await self._locations.locate(request)
+
+    async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
+        return await self._locations.registered(state_id)
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
         return await self._locations.list_jobs(request)

@@ -16,7 +16,7 @@ from queryable_state.wire.errors import InvalidRequestError, LimitExceededError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.server.settings import Limits
+    from queryable_state.server.config.limits import Limits
 
 # A request of so few bytes is parsed in a few milliseconds, whatever its content.
 _SHORT_BYTES = 64 * 1024

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.server.settings import Limits
-    from queryable_state.v1 import query_pb2
+    from queryable_state.v1 import query_pb2, registration_pb2
     from queryable_state.wire.located_state import LocatedState
 
     Deliver = Callable[[int, bytes, bool], None]
@@ -72,6 +72,10 @@ class Locations(Protocol):
         """A state's registration and the owners of its key groups."""
         ...
 
+    async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
+        """A state's registration by its id; raises `UnknownStateError` if there is none."""
+        ...
+
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
         """All jobs."""
         ...
@@ -126,11 +130,12 @@ class Router(ABC):
     """
 
     @abstractmethod
-    def session(self, deliver: Deliver) -> QuerySession:
+    def session(self, deliver: Deliver, authorization: str = "") -> QuerySession:
         """Opens the session of one stream.
 
         `deliver(query_id, frame, last)` takes a serialized `ServerFrame`, with `last` if it ends
-        the answer; it must not block.
+        the answer; it must not block. `authorization` is that of the stream's hello; a router
+        that checks it raises `AuthenticationError`, here or in `ask`, which ends the stream.
         """
 
     @abstractmethod
@@ -163,6 +168,10 @@ class Router(ABC):
 
         Raises the coordinator's refusal, or `RetryLaterError` if the coordinator does not answer.
         """
+
+    @abstractmethod
+    async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
+        """A state's registration by its id; raises `UnknownStateError` if there is none."""
 
     @abstractmethod
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:

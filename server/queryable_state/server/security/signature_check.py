@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.security.replay_windows import ReplayWindows
 from queryable_state.wire.errors import AuthenticationError, RetryLaterError, shown
+from queryable_state.wire.packaging.protocol_versions import (
+    INTERNAL,
+    VersionRange,
+    version_mismatch,
+)
 from queryable_state.wire.security.authorization import Signed, parse_authorization
 from queryable_state.wire.security.signed_calls import signature, wall_ms
 
@@ -43,7 +48,8 @@ class SignatureCheck:
     def check(self, header: str | bytes, method: str) -> Signed:
         """The signature in the `authorization` of a call of a method (`/package.Service/Method`).
 
-        Raises `AuthenticationError` unless it is valid and new.
+        Raises `AuthenticationError` unless it is valid and new, `InvalidRequestError`
+        (PROTOCOL_MISMATCH) if the caller speaks no version of the internal protocol in common.
         """
         found = parse_authorization(header)
         if not isinstance(found, Signed):
@@ -60,6 +66,11 @@ class SignatureCheck:
                 f"{shown(method)} needs the job's secret, and the call is signed with another one, "
                 "or for another server or method: use the secret of the job's driver, which offers "
                 "it in the coordinator's secret_file, and the advertised address of the server"
+            )
+        spoken = VersionRange(call.min_version, call.max_version)
+        if not INTERNAL.common(spoken):
+            raise version_mismatch(
+                "internal protocol", "this server", INTERNAL, "the caller", spoken
             )
         now_ms = self._clock_ms()
         if (

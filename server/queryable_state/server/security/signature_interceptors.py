@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 
 from queryable_state.server.serving.error_boundary import end_with_status
-from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason, shown
 from queryable_state.wire.security.authorization import authorization_of
 from queryable_state.wire.status import status_of, trailing_metadata
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from queryable_state.server.serving.error_boundary import Context
 
     Handler = grpc.RpcMethodHandler[Any, Any]
+
+_INTERNAL = "/queryable_state.internal."
 
 
 class BlockingSignatureInterceptor(grpc.ServerInterceptor):
@@ -66,6 +68,13 @@ class SignatureInterceptor(grpc.aio.ServerInterceptor):
 
 def _refusal(check: SignatureCheck, details: grpc.HandlerCallDetails) -> QueryableStateError | None:
     """The refusal of a call that is not signed; None if it is."""
+    if not details.method.startswith(_INTERNAL):
+        return InvalidRequestError(
+            f"there is no method {shown(details.method)} here: this is an internal port, of the "
+            "coordinator or for Spark tasks. Clients call a proxy (port 9069 by default) or a "
+            "state server (9067)",
+            reason=Reason.UNSUPPORTED,
+        )
     try:
         check.check(authorization_of(details.invocation_metadata), details.method)
     except QueryableStateError as refusal:

@@ -1,11 +1,11 @@
 """Port settings (a port, a range or a list) and binding of their first free port.
 
-It is an error if none of the configured ports is free. Only a 0 stands for any free port, as
-in the defaults ("9069,0").
+It is an error if none of the configured ports is free. Only a 0 stands for any free port.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import logging
 import socket
@@ -39,28 +39,54 @@ class PortSpec:
     text: str
     what: str = "port"
     """The setting or flag that names the ports, for log and errors."""
+    first: int = 0
+    """Place of the port to try first; those before it come last."""
 
     @classmethod
     def parse(cls, text: str, what: str = "port") -> PortSpec:
-        """Reads "9067", "9067-9077", "9067,9070" or a mix; `what` names the setting in errors."""
+        """Reads "9067", "9067-9077", "9067-9167/10" (every tenth), "9067,9070" or a mix.
+
+        `what` names the setting in errors.
+        """
         ports: list[int] = []
         for part in str(text).split(","):
-            first, dash, last = (piece.strip() for piece in part.partition("-"))
+            bounds, slash, step = (piece.strip() for piece in part.partition("/"))
+            first, dash, last = (piece.strip() for piece in bounds.partition("-"))
             low, high = _port(first, text, what), _port(last if dash else first, text, what)
-            if high < low or (dash and low == 0):
+            by = _port(step, text, what) if slash else 1
+            if high < low or (dash and low == 0) or not by or (slash and not dash):
                 raise InvalidRequestError(
-                    f"{what} {text!r}: the range {part.strip()!r} is empty or begins at 0; "
-                    "write the lower port first, as in 9067-9077"
+                    f"{what} {text!r}: the range {part.strip()!r} is empty, begins at 0, or has a "
+                    "step without a range; write the lower port first, as in 9067-9077 or "
+                    "9067-9167/10"
                 )
-            ports.extend(range(low, high + 1))
+            ports.extend(range(low, high + 1, by))
         return cls(tuple(dict.fromkeys(ports)), str(text), what)
+
+    @property
+    def in_order(self) -> tuple[int, ...]:
+        """The ports in the order in which they are tried."""
+        return self.ports[self.first :] + self.ports[: self.first]
+
+    def index(self, port: int) -> int:
+        """The place of a bound port in the setting; that of the 0 for any free port."""
+        return self.ports.index(port if port in self.ports else 0)
+
+    def beginning_at(self, index: int) -> PortSpec:
+        """The same ports, tried from this place on; from the first one if there is no such place.
+
+        The listeners of one process begin at the place that its first listener has, so that they
+        stay together.
+        """
+        return dataclasses.replace(self, first=index if index < len(self.ports) else 0)
 
 
 def _port(piece: str, text: str, what: str) -> int:
     if not (piece.isascii() and piece.isdigit()) or int(piece) > 65535:
         raise InvalidRequestError(
             f"{what} {text!r}: {piece!r} is not a port; "
-            "write a port (9067), a range (9067-9077) or a list (9067,9070), each 0 to 65535"
+            "write a port (9067), a range (9067-9077), every tenth of a range (9067-9167/10) or a "
+            "list (9067,9070), each 0 to 65535"
         )
     return int(piece)
 
@@ -79,7 +105,8 @@ def bind(add_port: Callable[[str], int], spec: PortSpec, host: str, *, what: str
     and logged as a WARNING.
     """
     taken: list[int] = []
-    for port in spec.ports:
+    host = host.strip("[]")
+    for port in spec.in_order:
         # gRPC writes to stderr when it cannot bind a port: probe first. A process that takes
         # the port in between still makes gRPC fail.
         bound = 0 if _is_taken(host, port) else _try(add_port, host, port)

@@ -13,16 +13,20 @@ from queryable_state.server.public_grpc import public_grpc_server
 from queryable_state.server.query.frames.frame_server import FrameServer
 from queryable_state.server.query.frames.open_streams import OpenStreams
 from queryable_state.server.query.service import QueryableStateService
+from queryable_state.server.security.access.guarded_router import GuardedRouter
+from queryable_state.server.security.server_tls import port_adder
 from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.serving.health_service import SERVICE_NAME, HealthService
 from queryable_state.server.serving.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
-from queryable_state.wire.addresses import join_address
 from queryable_state.wire.frames.stream_hello import frame_endpoint
 
 if TYPE_CHECKING:
+    from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.router import Router, ServiceInfo
+    from queryable_state.server.security.access.gate import Gate
+    from queryable_state.server.security.server_tls import ServerTls
+    from queryable_state.server.serving.advertised import Advertised
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
-    from queryable_state.server.settings import Limits
     from queryable_state.v1 import registration_pb2
 
 _SERVICE = "queryable_state.v1.QueryableState"
@@ -76,19 +80,30 @@ class QueryServer:
     """
 
     def __init__(
-        self, router: Router, info: ServiceInfo, budgets: ClientBudgets | None = None
+        self,
+        router: Router,
+        info: ServiceInfo,
+        budgets: ClientBudgets | None = None,
+        *,
+        tls: ServerTls | None = None,
+        gate: Gate | None = None,
     ) -> None:
-        """`budgets` are those of the process if it has several servers."""
+        """`budgets` are those of the process if it has several servers; `tls`: None serves in
+        clear text; `gate` authenticates callers, None: everyone is answered."""
         budgets = budgets or ClientBudgets(info.limits.held_bytes)
+        if gate is not None:
+            router = GuardedRouter(router, gate)
         self._server = public_grpc_server(
             public_options(info.limits),
             plain=info.plain_grpc,
             budgets=budgets,
             read_timeout_s=info.limits.read_timeout_s,
             endless=_ENDLESS,
+            gate=gate,
         )
+        self._tls = tls
         self._streams = OpenStreams(info)
-        self._frames = FrameServer(router, info, self._streams, budgets)
+        self._frames = FrameServer(router, info, self._streams, budgets, tls=tls)
         self._service = QueryableStateService(router, info, self._streams)
         self._service.add_to(self._server)
         self._serving = self._left = False
@@ -109,18 +124,29 @@ class QueryServer:
         host: str,
         *,
         frames: PortSpec | None,
-        advertised_host: str,
+        advertised: Advertised,
         what: str,
-    ) -> str:
-        """Binds the ports; returns the HOST:PORT at which clients reach the server.
+    ) -> int:
+        """Binds the ports; returns the port, while `address` is what clients use.
 
-        Without `frames` it has no frame port.
+        Without `frames` it has no frame port. The frame port takes the place in its setting that
+        the port has in `spec`.
         """
-        port = bind(self._server.add_insecure_port, spec, host, what=what)
+        port = bind(port_adder(self._server, self._tls), spec, host, what=what)
         if frames is not None:
-            frame_port = bind(self._frames.add_port, frames, host, what=f"frame port of the {what}")
-            self.frames.CopyFrom(frame_endpoint(frame_port))
-        self._what, self._address = what, join_address(advertised_host or host, port)
+            frame_port = bind(
+                self._frames.add_port,
+                frames.beginning_at(spec.index(port)),
+                host,
+                what=f"frame port of the {what}",
+            )
+            self.frames.CopyFrom(frame_endpoint(advertised.frame_port or frame_port))
+        self._what, self._address = what, advertised.address(host, port)
+        return port
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT at which clients reach the server; empty before `bind`."""
         return self._address
 
     @property

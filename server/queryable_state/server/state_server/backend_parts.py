@@ -23,9 +23,9 @@ from queryable_state.server.state_server.stores.store_factory import StoreFactor
 
 if TYPE_CHECKING:
     from queryable_state.server.coordinator_client import CoordinatorClient
-    from queryable_state.server.settings import StateServerSettings
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.base.thread_pool import ServerThreads
+    from queryable_state.server.state_server.settings import StateServerSettings
     from queryable_state.server.state_server.stores.store_table import StoreTable
 
 

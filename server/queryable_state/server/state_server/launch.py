@@ -17,7 +17,7 @@ from queryable_state.server.state_server.base.stated_ports import require_free_p
 from queryable_state.server.state_server.failed_start import ended_error, late_error, unusable_path
 
 if TYPE_CHECKING:
-    from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.settings import StateServerSettings
 
 _POLL_S = 0.005
 

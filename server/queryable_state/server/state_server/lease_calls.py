@@ -11,10 +11,13 @@ from queryable_state.internal.v1 import coordinator_pb2_grpc
 from queryable_state.server.coordinator_client import translated
 from queryable_state.wire.calls.channel_options import channel_options
 from queryable_state.wire.errors import RetryLaterError
+from queryable_state.wire.security.connector import CLEAR_TEXT
 from queryable_state.wire.security.signed_calls import COORDINATOR, CallSigner, signed_stub
+from queryable_state.wire.security.tls_probe import TlsDiagnosis
 
 if TYPE_CHECKING:
     from queryable_state.internal.v1 import coordinator_pb2
+    from queryable_state.wire.security.connector import Connector
 
 _REGISTER_TIMEOUT_S = 5.0
 
@@ -47,30 +50,40 @@ class LeaseCalls(Protocol):
 class CoordinatorLeaseCalls:
     """`LeaseCalls` over gRPC; not for the thread of an event loop, which they would block."""
 
-    def __init__(self, address: str, secret: str) -> None:
+    def __init__(self, address: str, secret: str, *, connector: Connector = CLEAR_TEXT) -> None:
         self.address = address
+        self._connector = connector
+        self._diagnosis = TlsDiagnosis(address, connector)
         self._signer = CallSigner(secret)
         self._closed = False
-        self._channel = grpc.insecure_channel(address, options=channel_options())
-        self._stub = signed_stub(
-            coordinator_pb2_grpc.CoordinatorStub(self._channel), COORDINATOR, self._signer
-        )
+        self._open()
 
     def register_server(
         self, request: coordinator_pb2.RegisterServerRequest
     ) -> coordinator_pb2.Lease:
-        return self._call(self._stub.RegisterServer, request, _REGISTER_TIMEOUT_S)
+        return self._call("RegisterServer", request, _REGISTER_TIMEOUT_S)
 
     def heartbeat(
         self, request: coordinator_pb2.HeartbeatRequest, timeout_s: float
     ) -> coordinator_pb2.Lease:
-        return self._call(self._stub.Heartbeat, request, timeout_s)
+        return self._call("Heartbeat", request, timeout_s)
 
     def close(self) -> None:
         self._closed = True
         self._channel.close()
 
-    def _call(self, rpc: Any, request: Any, timeout_s: float) -> coordinator_pb2.Lease:
+    def _open(self) -> None:
+        self._generation = self._connector.generation
+        self._channel = self._connector.blocking_channel(self.address, channel_options())
+        self._stub = signed_stub(
+            coordinator_pb2_grpc.CoordinatorStub(self._channel), COORDINATOR, self._signer
+        )
+
+    def _call(self, method: str, request: Any, timeout_s: float) -> coordinator_pb2.Lease:
+        if self._generation != self._connector.generation and not self._closed:
+            self._channel.close()
+            self._open()
+        rpc: Any = getattr(self._stub, method)
         # A closed channel refuses calls by a ValueError.
         with contextlib.suppress(ValueError):
             for is_last in (False, True):
@@ -81,7 +94,8 @@ class CoordinatorLeaseCalls:
                         break
                     error = translated(failure, self.address, timeout_s)
                     if is_last or not self._signer.corrects(error):
-                        raise error from failure
+                        raise self._diagnosis.explained_blocking(error) from failure
                 else:
+                    self._diagnosis.succeeded()
                     return lease
         raise RetryLaterError(f"the client of coordinator {self.address} is closed")

@@ -1,4 +1,4 @@
-"""The ports of a state server."""
+"""The listeners of a state server: its five ports, bound together."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.security.access.gate_opener import open_gate
+from queryable_state.server.security.server_tls import ServerTls, port_adder
+from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.byte_budget import ClientBudgets
-from queryable_state.server.serving.ports import SETTING_PREFIX, bind, frame_ports
+from queryable_state.server.serving.ports import bind
 from queryable_state.server.serving.query_server import QueryServer
 from queryable_state.server.state_server.base.server_directory import ServerAddresses
-from queryable_state.server.state_server.base.stated_ports import stated_ports
+from queryable_state.server.state_server.base.stated_ports import StatedPorts
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.addresses import join_address
 from queryable_state.wire.security.signed_calls import CallSigner
 
 if TYPE_CHECKING:
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     import grpc.aio
 
     from queryable_state.server.coordinator_client import CoordinatorClient
-    from queryable_state.server.settings import StateServerSettings
     from queryable_state.server.state_server.queries.state_reader import StateReader
+    from queryable_state.server.state_server.settings import StateServerSettings
+    from queryable_state.wire.security.connector import Connector
 
 
 def bind_ports(
@@ -36,11 +39,14 @@ def bind_ports(
     stack: AsyncExitStack,
     *,
     server_id: str,
+    connector: Connector,
 ) -> tuple[ServerAddresses, list[QueryServer]]:
-    """Binds the ports; returns the addresses and the two public servers, of queries and proxy.
+    """Binds the five ports; returns the addresses and the two public servers.
 
-    `stack` gets what closes the routers; the caller starts and closes the servers.
+    `stack` closes what answers them; the caller starts and stops the servers. Raises
+    `InvalidRequestError` if a setting has no free port.
     """
+    tls = ServerTls.of(settings.tls)
     locations = LocationTable(coordinator)
     stack.push_async_callback(locations.aclose)
     local = LocalRouter(engine, locations)
@@ -49,14 +55,17 @@ def bind_ports(
         server_id=server_id,
         engine=engine,
         signer=CallSigner(settings.secret),
+        connector=connector,
         default_deadline_ms=settings.default_deadline_ms,
     )
     budgets = ClientBudgets(settings.limits.held_bytes)
-    listeners = []
-    query, proxied, internal = stated_ports(settings)
-    for router, role, (what, ports) in (
-        (local, query_pb2.OWNER, query),
-        (proxy, query_pb2.PROXY, proxied),
+    gate = open_gate(settings.access, stack, server_id=server_id, secret=settings.secret)
+    # Another process may take ports at the same time: the first one decides the place.
+    ports, advertised = StatedPorts.of(settings), Advertised(host=settings.advertised_host)
+    servers = []
+    for router, role, what in (
+        (local, query_pb2.OWNER, "query port"),
+        (proxy, query_pb2.PROXY, "proxy port"),
     ):
         stack.push_async_callback(router.aclose)
         server = QueryServer(
@@ -69,23 +78,26 @@ def bind_ports(
                 plain_grpc=settings.plain_grpc,
             ),
             budgets,
+            tls=tls,
+            gate=gate,
         )
-        address = server.bind(
-            ports,
+        owner = role == query_pb2.OWNER
+        port = server.bind(
+            ports.query if owner else ports.proxy,
             settings.host,
-            frames=frame_ports(settings.frame_ports, SETTING_PREFIX + "frame_ports"),
-            advertised_host=settings.advertised_host,
+            frames=ports.query_frames if owner else ports.proxy_frames,
+            advertised=advertised,
             what=what,
         )
-        listeners.append((address, server))
-    what, ports = internal
-    backend_port = bind(backend.add_insecure_port, ports, settings.host, what=what)
-    (query_address, query_server), (proxy_address, proxy_server) = listeners
+        if owner:
+            ports = ports.beginning_at(ports.query.index(port))
+        servers.append(server)
+    task_port = bind(port_adder(backend, tls), ports.tasks, settings.host, what="task port")
     addresses = ServerAddresses(
         server_id=server_id,
         pid=os.getpid(),
-        query=query_address,
-        proxy=proxy_address,
-        backend=join_address(settings.advertised_host or settings.host, backend_port),
+        query=servers[0].address,
+        proxy=servers[1].address,
+        backend=advertised.address(settings.host, task_port),
     )
-    return addresses, [query_server, proxy_server]
+    return addresses, servers

@@ -16,7 +16,6 @@ from queryable_state.server.process.loop_watchdog import LoopWatchdog
 from queryable_state.server.process.memory import MemoryTrimmer
 from queryable_state.server.process.open_files import allow_many_files
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
-from queryable_state.server.settings import StateServerSettings
 from queryable_state.server.state_server.base.parent_process import ParentProcess
 from queryable_state.server.state_server.base.server_directory import (
     RESTART_MAY_HELP,
@@ -25,6 +24,7 @@ from queryable_state.server.state_server.base.server_directory import (
 )
 from queryable_state.server.state_server.failed_start import is_permanent
 from queryable_state.server.state_server.server import StateServer
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 _log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def main(settings_json: str) -> int:
             uvloop.run(_run(settings, directory))
     except QueryableStateError as refusal:
         _log.error("the state server cannot run: %s", refusal)
-        if settings.logs.directory:
+        if settings.logs.log_dir:
             # The launcher shows the output of the process.
             sys.stderr.write(f"the state server cannot run: {refusal}\n")
         return _exit_code(refusal)

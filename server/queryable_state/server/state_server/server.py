@@ -32,9 +32,9 @@ from queryable_state.wire.errors import QueryableStateError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.server.settings import StateServerSettings
     from queryable_state.server.state_server.base.server_directory import ServerAddresses
     from queryable_state.server.state_server.batches.staging import Staging
+    from queryable_state.server.state_server.settings import StateServerSettings
 
 _log = logging.getLogger(__name__)
 
@@ -135,7 +135,10 @@ class StateServer:
             stores = StoreFolders(settings)
             stack.callback(stores.factory.remove_all)
             stack.push_async_callback(self._threads.aclose)
-            coordinator = CoordinatorClient(settings.coordinator_address, settings.secret)
+            connector = settings.tls.connector()
+            coordinator = CoordinatorClient(
+                settings.coordinator_address, settings.secret, connector=connector
+            )
             stack.push_async_callback(coordinator.aclose)
 
             signatures = SignatureCheck(settings.secret)
@@ -144,7 +147,13 @@ class StateServer:
                 options=server_options(settings.limits.message_bytes),
             )
             addresses, public = bind_ports(
-                settings, self.engine, coordinator, backend, stack, server_id=self.server_id
+                settings,
+                self.engine,
+                coordinator,
+                backend,
+                stack,
+                server_id=self.server_id,
+                connector=connector,
             )
             signatures.audience = addresses.backend
 
@@ -162,7 +171,9 @@ class StateServer:
             stack.push_async_callback(parts.aclose)
             self._staging = parts.staging
             backend_pb2_grpc.add_StateBackendServicer_to_server(parts.service, backend)
-            calls = CoordinatorLeaseCalls(settings.coordinator_address, settings.secret)
+            calls = CoordinatorLeaseCalls(
+                settings.coordinator_address, settings.secret, connector=connector
+            )
             stack.callback(calls.close)
             heartbeats = self._heartbeats = Heartbeats(
                 calls,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-import grpc.aio
-
 from queryable_state.internal.v1 import backend_pb2_grpc
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.query.proxy.proxy_server import ProxyServer
-from queryable_state.server.settings import (
-    CoordinatorSettings,
-    ProxySettings,
-    StateServerSettings,
-)
+from queryable_state.server.query.proxy.settings import ProxySettings
+from queryable_state.server.security.access.access_settings import AccessSettings
+from queryable_state.server.security.tls_settings import TlsSettings
+from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.server import StateServer
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing.coordinator import in_process_coordinator
 from queryable_state.server.testing.job import InProcessJob, declare, windowed
 from queryable_state.wire.security.signed_calls import BACKEND, CallSigner, signed_stub
@@ -23,6 +23,8 @@ from queryable_state.wire.security.signed_calls import BACKEND, CallSigner, sign
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import grpc.aio
 
     from queryable_state.server.coordinator import JobConfig
     from queryable_state.server.testing.coordinator import InProcessCoordinator
@@ -64,9 +66,19 @@ class InProcessCluster:
         engine: InMemoryEngine | None = None,
         lease_ms: int = 1_500,
         reopen_after_ms: int = 200,
+        frame_ports: str = "0",
+        coordinator_host: str = "127.0.0.1",
+        tls: TlsSettings | None = None,
         **settings: Any,
     ) -> None:
-        """`config` is the default of all jobs; `settings` are those of the state servers."""
+        """`config` is the default of all jobs; `settings` are those of the state servers.
+
+        `frame_ports`: of servers and proxies; empty: none. `tls`: of every port, also of the
+        coordinator and of proxies; None: clear text.
+        """
+        self._frame_ports, self._coordinator_host = frame_ports, coordinator_host
+        self._tls = tls or TlsSettings()
+        self._connector = self._tls.connector()
         self._lease_ms = lease_ms
         self._reopen_after_ms = reopen_after_ms
         self._directory = directory
@@ -114,9 +126,13 @@ class InProcessCluster:
             "secret": self.coordinator.secret,
             "executor_id": executor_id,
             "directory": str(self._directory / executor_id),
-            "query_ports": "0",
-            "proxy_ports": "0",
+            "ports": dataclasses.replace(
+                ANY_PORTS,
+                server_frame_ports=self._frame_ports,
+                proxy_frame_ports=self._frame_ports,
+            ),
             "drain_timeout_s": 0.2,
+            "tls": self._tls,
         }
         server = StateServer(StateServerSettings(**(fields | self._settings)))
         await self._stack.enter_async_context(server)
@@ -144,12 +160,14 @@ class InProcessCluster:
     async def add_proxy(self, **settings: Any) -> ProxyServer:
         """Starts a standalone proxy."""
         fields: dict[str, Any] = {
-            "coordinator_address": self.coordinator.address,
+            "coordinators": (self.coordinator.address,),
             "secret": self.coordinator.secret,
             "ports": "0",
-            "frame_ports": self._settings.get("frame_ports", "0"),
+            "frame_ports": self._frame_ports,
             "plain_grpc": self._settings.get("plain_grpc", False),
+            "access": self._settings.get("access", AccessSettings()),
             "drain_timeout_s": 0.2,
+            "tls": self._tls,
         }
         proxy = ProxyServer(ProxySettings(**(fields | settings)))
         return await self._stack.enter_async_context(proxy)
@@ -158,7 +176,7 @@ class InProcessCluster:
         """A stub of the `StateBackend` service at an address, which signs its calls."""
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = grpc.aio.insecure_channel(address)
+            channel = self._channels[address] = self._connector.channel(address, ())
             self._stack.push_async_callback(channel.close)
         return signed_stub(
             backend_pb2_grpc.StateBackendStub(channel),
@@ -169,11 +187,13 @@ class InProcessCluster:
     async def __aenter__(self) -> Self:
         settings = CoordinatorSettings(
             strict=False,
+            host=self._coordinator_host,
             ports="0",
             lease_ms=self._lease_ms,
             lease_margin_ms=200,
             stop_timeout_s=2.0,
             reopen_after_ms=self._reopen_after_ms,
+            tls=self._tls,
         )
         self._coordinator = self._stack.enter_context(
             in_process_coordinator(settings=settings, engine=self._engine)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.coordinator import Coordinator
-from queryable_state.server.settings import CoordinatorSettings
+from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.testing.engine import InMemoryEngine
 
 if TYPE_CHECKING:

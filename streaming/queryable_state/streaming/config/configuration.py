@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -11,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.server.config.parsing import TRUTH, quantity, value_of
+from queryable_state.server.config.setting import accepted
+from queryable_state.server.config.settings_group import Origin
 from queryable_state.streaming.config.durability_settings import flink_names
 from queryable_state.streaming.config.execution_options import OPTIONS, SPELLINGS
 from queryable_state.streaming.config.flink_keys import (
@@ -22,40 +24,16 @@ from queryable_state.streaming.config.flink_keys import (
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 CONF_PREFIX = "spark.queryable_state."
 ENVIRONMENT_PREFIX = "QUERYABLE_STATE_"
 FILE_KEY = "file"
+_SPARK = "Spark configuration"
 
 _SIMILAR = 0.85
 """Similarity from which on a name that may belong to another program counts as a misspelt one."""
 
-_QUANTITY = re.compile(r"(-?\d+)\s*([a-zA-Z]*)")
-_TIME_UNITS = {
-    "ms": ("", "ms", "milli", "millis", "millisecond", "milliseconds"),
-    "s": ("s", "sec", "secs", "second", "seconds"),
-    "min": ("m", "min", "minute", "minutes"),
-    "h": ("h", "hour", "hours"),
-    "d": ("d", "day", "days"),
-}
-_MILLISECONDS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_TIMES = {name: _MILLISECONDS[unit] for unit, names in _TIME_UNITS.items() for name in names}
-_SIZES = {
-    name: 1024**power
-    for power, names in enumerate(
-        (("", "b", "bytes"), ("k", "kb"), ("m", "mb"), ("g", "gb"), ("t", "tb"))
-    )
-    for name in names
-}
-_TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-_NAMES: dict[type, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    dict: "a JSON object",
-}
 _KINDS = {
     "bool": "true or false",
     "int": "a whole number",
@@ -71,10 +49,16 @@ class ParsedSettings:
 
     values: Mapping[str, Any]
     options: Mapping[str, Any]
+    origins: Mapping[str, Origin]
+    """The place of each value and option, by field name and key."""
 
     def __or__(self, other: ParsedSettings) -> ParsedSettings:
         """These settings, overridden by others."""
-        return ParsedSettings({**self.values, **other.values}, {**self.options, **other.options})
+        return ParsedSettings(
+            {**self.values, **other.values},
+            {**self.options, **other.options},
+            {**self.origins, **other.origins},
+        )
 
 
 def settings_of(
@@ -105,17 +89,17 @@ def settings_of(
     }
     file = prefixed.pop(FILE_KEY, "") or variables.pop(FILE_KEY, "")
     variables.pop(FILE_KEY, None)
-    parsed = parser.parse(_read_file(file) if file else {}, f"file {file}: ")
-    parsed |= parser.parse(variables, ENVIRONMENT_PREFIX)
-    parsed |= parser.parse(bare, "")
-    return parsed | parser.parse(prefixed, CONF_PREFIX)
+    parsed = parser.parse(_read_file(file) if file else {}, f"file {file}")
+    parsed |= parser.parse(variables, "environment", _variable_of)
+    parsed |= parser.parse(bare, _SPARK)
+    return parsed | parser.parse(prefixed, _SPARK, CONF_PREFIX.__add__)
 
 
 class SettingsParser:
     """Converts textual settings by the fields of a settings class and Flink's execution options."""
 
     def __init__(self, fields: Iterable[dataclasses.Field[Any]]) -> None:
-        self._fields = {field.name: field for field in fields if not field.metadata.get("derived")}
+        self._fields = {field.name: field for field in fields if not accepted(field).derived}
         self._flink = flink_names(self._fields.values())
         self._warned: set[str] = set()
 
@@ -141,68 +125,77 @@ class SettingsParser:
             return True
         return nearest(key, known, similarity=_SIMILAR) is not None
 
-    def parse(self, values: Mapping[str, Any], where: str) -> ParsedSettings:
-        """Converts settings by name; `where` precedes the name in errors."""
+    def parse(
+        self, values: Mapping[str, Any], place: str, spelled: Callable[[str], str] = str
+    ) -> ParsedSettings:
+        """Converts settings by name; `place` and `spelled(name)` say in errors where one stands."""
         checked: dict[str, Any] = {}
         options: dict[str, Any] = {}
-        given: dict[str, str] = {}
-        for name, text in values.items():
+        origins: dict[str, Origin] = {}
+        for name, given in values.items():
             field = self._flink.get(name, name)
             key = field if field in self._fields else SPELLINGS.get(name)
+            origin = Origin(place, spelled(name))
             if key is None:
-                self._without_effect(name, where)
+                self._without_effect(name, origin)
                 continue
-            if key in self._fields:
-                target, value = checked, _value(self._fields[key], text, f"{where}{name}")
-            else:
-                target, value = options, option_value(key, text, f"{where}{name}")
+            target = checked if key in self._fields else options
+            try:
+                value = (
+                    value_of(self._fields[key], given)
+                    if key in self._fields
+                    else option_value(key, given)
+                )
+            except ValueError as problem:
+                raise InvalidRequestError(
+                    f"{origin.key} is {given!r} ({place}): {problem}"
+                ) from None
             if key in target and target[key] != value:
                 raise InvalidRequestError(
-                    f"{where}{name} and {where}{given[key]} are the same setting, but differ: "
-                    f"{value!r} and {target[key]!r}; remove one"
+                    f"{origin.key} and {origins[key].key} are the same setting, but differ: "
+                    f"{value!r} and {target[key]!r} ({place}): remove one"
                 )
-            target[key], given[key] = value, name
-        return ParsedSettings(checked, options)
+            target[key], origins[key] = value, origin
+        return ParsedSettings(checked, options, origins)
 
-    def _without_effect(self, name: str, where: str) -> None:
+    def _without_effect(self, name: str, origin: Origin) -> None:
         """Logs why a known key of Flink has no effect; refuses an unknown name."""
         reason = reason_without_effect(name, self.known)
         if reason is not None:
-            warn_without_effect(f"{where}{name}", reason, self._warned)
+            warn_without_effect(origin.key, reason, self._warned)
             return
         similar = nearest(name, self.known)
         hint = f"did you mean {similar!r}? " if similar else ""
         raise InvalidRequestError(
-            f"{where}{name} is not a setting; {hint}docs/settings.md lists the settings",
+            f"{origin.key} ({origin.place}) is not a setting; {hint}docs/settings.md lists the "
+            "settings",
             candidates=self.known,
         )
 
 
-def option_value(key: str, value: Any, what: str) -> Any:
-    """A value of an execution option, converted to the option's type."""
+def option_value(key: str, value: Any) -> Any:
+    """A value of an execution option, converted to the option's type; raises ValueError."""
     option = OPTIONS[key]
     kind = option.kind
     text = str(value).strip()
     try:
         if kind == "bool":
-            return _TRUTH[text.lower()]
+            return TRUTH[text.lower()]
         if kind == "int":
             return int(text)
         if kind == "ms":
-            return _quantity(text, _TIMES)
+            return quantity(text, "ms")
         if kind == "list":
             parts = re.split("[;,]", text) if isinstance(value, str) else value
             return tuple(part.strip() for part in parts if part.strip())
         if kind == "map":
             return dict(value) if isinstance(value, Mapping) else _pairs(text)
     except (ValueError, KeyError, TypeError):
-        raise InvalidRequestError(f"{what} is {value!r}, which is not {_KINDS[kind]}") from None
+        raise ValueError(f"it must be {_KINDS[kind]}") from None
     if option.choices:
         named = {choice.upper(): choice for choice in option.choices}
         if text.upper() not in named:
-            raise InvalidRequestError(
-                f"{what} is {value!r}: use one of {', '.join(option.choices)}"
-            )
+            raise ValueError(f"it must be one of {', '.join(option.choices)}")
         return named[text.upper()]
     return text
 
@@ -237,6 +230,10 @@ def _is_known(variable: str, names: Iterable[str]) -> bool:
     return False
 
 
+def _variable_of(name: str) -> str:
+    return ENVIRONMENT_PREFIX + _as_variable(name)
+
+
 def _as_variable(name: str) -> str:
     return re.sub(r"[.-]", "_", name).upper()
 
@@ -260,40 +257,3 @@ def _flattened(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any
             yield from _flattened(value, f"{full}.")
         else:
             yield full, value
-
-
-def _value(setting: dataclasses.Field[Any], value: Any, what: str) -> Any:
-    wanted: Any = dict if setting.default is dataclasses.MISSING else type(setting.default)
-    text = str(value).strip()
-    try:
-        if wanted is bool:
-            return _TRUTH[text.lower()]
-        if wanted is dict:
-            return _object(value)
-        if wanted is int and setting.name.endswith("_ms"):
-            return _quantity(text, _TIMES)
-        if wanted is int and setting.name.endswith("_bytes"):
-            return _quantity(text, _SIZES)
-        return wanted(text)
-    except (ValueError, KeyError):
-        units = ""
-        if setting.name.endswith(("_ms", "_bytes")):
-            unit = "10 s, 5 min" if setting.name.endswith("_ms") else "20 kb, 64 mb"
-            units = f" with or without a unit ({unit})"
-        raise InvalidRequestError(
-            f"{what} is {value!r}, which is not {_NAMES[wanted]}{units}"
-        ) from None
-
-
-def _quantity(text: str, units: Mapping[str, int]) -> int:
-    found = _QUANTITY.fullmatch(text)
-    if found is None:
-        raise ValueError(text)
-    return int(found[1]) * units[found[2].lower()]
-
-
-def _object(value: Any) -> dict[str, Any]:
-    found = value if isinstance(value, Mapping) else json.loads(str(value))
-    if not isinstance(found, Mapping):
-        raise ValueError(value)
-    return dict(found)

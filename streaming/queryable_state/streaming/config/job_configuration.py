@@ -32,7 +32,7 @@ from queryable_state.streaming.config.state_paths import IN_DRIVER, absolute, ch
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from queryable_state.server.settings import Backend
+    from queryable_state.server.config.backends import Backend
     from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
     from queryable_state.streaming.config.durability_settings import DurabilitySettings
 

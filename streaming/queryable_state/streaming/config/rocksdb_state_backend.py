@@ -16,7 +16,7 @@ from queryable_state.streaming.config.state_backend import (
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from queryable_state.server.settings import Backend
+    from queryable_state.server.config.backends import Backend
 
 
 _TRANSFER_THREADS = 4

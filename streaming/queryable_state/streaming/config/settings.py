@@ -5,30 +5,47 @@ from __future__ import annotations
 import dataclasses
 import os
 import secrets
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from queryable_state.server.process.log_settings import LogSettings
-from queryable_state.server.serving.ports import PortSpec
-from queryable_state.server.settings import (
-    COORDINATOR_PORTS,
-    LAME_DUCK_S,
-    PROXY_PORTS,
-    SERVER_PORTS,
-    Limits,
-)
+from queryable_state.server.config.limits import Limits
+from queryable_state.server.config.log_settings import LogSettings
+from queryable_state.server.config.setting import setting
+from queryable_state.server.coordinator.settings import BatchSettings
+from queryable_state.server.security.access.access_settings import AccessSettings
+from queryable_state.server.security.tls_settings import TlsSettings
+from queryable_state.server.serving.listen_settings import ListenSettings
+from queryable_state.server.serving.serving_settings import ServingSettings
 from queryable_state.streaming.config.configuration import CONF_PREFIX, settings_of
 from queryable_state.streaming.config.durability_settings import DurabilitySettings
+from queryable_state.streaming.config.task_settings import TaskSettings
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-MAX_PARALLELISM_LIMIT = 32767
+    from queryable_state.server.config.settings_group import Origin
+
+MAX_PARALLELISM_LIMIT: Final = 32767
+
+_NO_KEY_GROUP: Final = (
+    "parallelism exceeds max_parallelism, so a subtask would own no key group; lower parallelism, "
+    "or raise max_parallelism, which is fixed once a state exists"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnvironmentSettings(DurabilitySettings):
+class EnvironmentSettings(
+    DurabilitySettings,
+    ListenSettings,
+    BatchSettings,
+    TaskSettings,
+    ServingSettings,
+    TlsSettings,
+    LogSettings,
+    Limits,
+    AccessSettings,
+):
     """Settings of one Spark application, and defaults for its jobs.
 
     Each field can be set as `spark.queryable_state.<field>` in Spark's configuration, as
@@ -38,137 +55,49 @@ class EnvironmentSettings(DurabilitySettings):
     configuration they need no prefix. Times and sizes may have units.
     """
 
-    parallelism: int = field(default=0, metadata={"flink": ("parallelism.default",)})
-    """Subtasks of a stateful operator; 0: `spark.sql.shuffle.partitions`, at most
-    `max_parallelism`."""
-
-    max_parallelism: int = field(default=128, metadata={"flink": ("pipeline.max-parallelism",)})
-    """Key groups of a state; fixed for its lifetime. 1 to 32767, at least `parallelism`."""
-
-    host: str = ""
-    """Address the coordinator and the state servers listen on; empty: the loopback address if all
-    executors are on this machine, else all addresses."""
-
-    coordinator_host: str = ""
-    """Host name under which servers reach the coordinator; empty: `spark.driver.host`."""
-
-    coordinator_ports: str = COORDINATOR_PORTS
-    """Port, range or list; 0 means any free port. If none is free, the application does not start.
-    """
-
-    server_ports: str = field(
-        default=SERVER_PORTS, metadata={"flink": ("queryable-state.server.ports",)}
+    parallelism: int = setting(
+        0, least=0, most=MAX_PARALLELISM_LIMIT, flink=("parallelism.default",)
     )
-    """Port, range or list for queries that a state server answers from its own state; 0 means any
-    free port. If none is free, tasks fail. Each executor of a machine needs its own port."""
+    """Subtasks of a stateful operator, at most `max_parallelism`; 0:
+    `spark.sql.shuffle.partitions`, at most `max_parallelism`."""
 
-    proxy_ports: str = field(
-        default=PROXY_PORTS, metadata={"flink": ("queryable-state.proxy.ports",)}
+    max_parallelism: int = setting(
+        128, least=1, most=MAX_PARALLELISM_LIMIT, flink=("pipeline.max-parallelism",)
     )
-    """Port, range or list for queries that a state server answers or forwards; same rules as
-    `server_ports`."""
+    """Key groups of a state; fixed for its lifetime."""
 
-    frame_ports: str = "0"
-    """Port, range or list of the frame port; a state server needs two, one for each of the ports
-    above. 0: any free port; empty: look-ups are unary gRPC calls."""
-
-    queryable_state_enable: bool = field(
-        default=True, metadata={"flink": ("queryable-state.enable",)}
-    )
+    queryable_state_enable: bool = setting(True, flink=("queryable-state.enable",))
     """Must be true: state servers always answer queries."""
 
-    plain_grpc: bool = False
-    """True serves gRPC with `grpc.aio` alone: slower, and without undocumented parts of grpcio."""
-
-    secret: str = field(default="", repr=False)
+    secret: str = setting("", secret=True)
     """Secret that signs every call between the parts of the application; empty: a random one.
     Executors can read Spark's configuration: set it in the environment or the file instead."""
-
-    strict: bool = True
-    """True: stop a query that committed a batch which one of its operators missed, and withdraw the
-    commit; False: log an error and continue without those records."""
-
-    strict_determinism: bool = False
-    """True: stop a query if a replayed batch has other input; False: log an error."""
-
-    lease_ms: int = 5_000
-    """How long a state server may act as owner without a renewed lease."""
-
-    lease_margin_ms: int = 1_000
-    """Time the coordinator waits after a lease expires before it assigns the subtasks to another
-    owner."""
-
-    lame_duck_s: float = LAME_DUCK_S
-    """How long a state server still answers after SIGTERM, with the health NOT_SERVING; at least
-    the health check interval of load balancers and clients."""
-
-    task_timeout_s: float = 60.0
-    """How long one step of a task may wait for a state server, including retries."""
-
-    key_bytes: int = Limits.key_bytes
-    """Maximum bytes of an encoded key."""
-
-    value_bytes: int = Limits.value_bytes
-    """Maximum bytes of an encoded value, list chunk or map entry."""
-
-    key_json_bytes: int = Limits.key_json_bytes
-    """Maximum bytes of a JSON key in a query."""
-
-    batch_keys: int = Limits.batch_keys
-    """Maximum keys of one query."""
-
-    request_bytes: int = Limits.request_bytes
-    """Maximum bytes of a client's request."""
-
-    max_staged_bytes: int = Limits.max_staged_bytes
-    """Maximum bytes staged and not yet committed on one state server; further writes are refused.
-    """
-
-    retained_finished_jobs: int = 10
-    """Ended jobs whose state is still served; beyond that, the jobs that ended first are dropped.
-    """
-
-    log_level: str = LogSettings.level
-    """Level of state server logs: DEBUG, INFO, WARNING or ERROR."""
-
-    log_dir: str = ""
-    """Folder on each executor for state server logs, which stay there; empty: the server's own
-    folder, which is deleted on an orderly shutdown. The driver logs the path of each file."""
-
-    log_file_bytes: int = LogSettings.file_bytes
-    """Size at which a log file of a state server is rotated."""
-
-    log_files: int = LogSettings.files
-    """Rotated log files to keep."""
 
     directory: str = ""
     """Folder on each executor for live stores and logs; empty: a folder in Spark's local
     directories, else in the temporary directory."""
 
-    flink_options: Mapping[str, Any] = field(
-        default_factory=dict, repr=False, metadata={"derived": True}
-    )
+    flink_options: Mapping[str, Any] = setting(default_factory=dict, derived=True)
     """Flink's execution options that are set, by key; see `ExecutionConfig`."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    origins: Mapping[str, Origin] = setting(default_factory=dict, derived=True, compare=False)
+    """The places that values came from, by field; a value of code has none."""
+
+    key_prefix: ClassVar[str] = CONF_PREFIX
+
+    def check_relations(self) -> None:
+        super().check_relations()
         if not self.queryable_state_enable:
             raise InvalidRequestError(
                 "queryable-state.enable is false, but state servers always answer queries: remove "
                 "the key. A state without a queryable name is not visible to clients",
                 reason=Reason.UNSUPPORTED,
             )
-        check_parallelism(self.parallelism, self.max_parallelism)
-        for ports in ("coordinator_ports", "server_ports", "proxy_ports"):
-            PortSpec.parse(getattr(self, ports), CONF_PREFIX + ports)
-        if self.frame_ports:
-            frames = PortSpec.parse(self.frame_ports, CONF_PREFIX + "frame_ports")
-            if len(frames.ports) < 2 and 0 not in frames.ports:
-                raise InvalidRequestError(
-                    f"{frames.what} is {frames.text!r}, but a state server listens on two frame "
-                    "ports, one for its own state and one for its proxy: set a range with two "
-                    "ports for each executor of a machine, or 0 for any free ports"
-                )
+        self.require(
+            self.parallelism <= self.max_parallelism,
+            ("parallelism", "max_parallelism"),
+            _NO_KEY_GROUP,
+        )
 
     @classmethod
     def load(
@@ -176,7 +105,7 @@ class EnvironmentSettings(DurabilitySettings):
     ) -> EnvironmentSettings:
         """Reads the settings from a Spark configuration, an environment and the file they name."""
         parsed = settings_of(dataclasses.fields(cls), conf, environment)
-        return cls(**parsed.values, flink_options=parsed.options)
+        return cls(**parsed.values, flink_options=parsed.options, origins=parsed.origins)
 
     def with_secret(self) -> EnvironmentSettings:
         """These settings, with a random secret if none is set."""
@@ -201,11 +130,7 @@ def check_parallelism(parallelism: int, max_parallelism: int) -> None:
     if parallelism < 0:
         raise InvalidRequestError(f"parallelism must be at least 1, not {parallelism}")
     if parallelism > max_parallelism:
-        raise InvalidRequestError(
-            f"parallelism {parallelism} exceeds max_parallelism {max_parallelism}, so a subtask "
-            "would own no key group; lower parallelism, or raise max_parallelism, which is fixed "
-            "once a state exists"
-        )
+        raise InvalidRequestError(f"{parallelism} and {max_parallelism}: {_NO_KEY_GROUP}")
 
 
 def joined(names: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from queryable_state.wire.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from queryable_state.server.settings import Backend
+    from queryable_state.server.config.backends import Backend
 
 _DEFAULT_WRITE_BUFFER = 4096
 

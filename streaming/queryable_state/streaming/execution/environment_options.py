@@ -68,12 +68,13 @@ class EnvironmentOptions(ABC):
         for an unknown key, or if a setting of running state servers would change.
         """
         parser = SettingsParser(dataclasses.fields(EnvironmentSettings))
-        parsed = parser.parse(configuration.to_dict(), "")
+        parsed = parser.parse(configuration.to_dict(), "Configuration")
         values = parsed.values
         settings = dataclasses.replace(
             self.settings,
             **values,
             flink_options={**self._settings.flink_options, **parsed.options},
+            origins={**self._settings.origins, **parsed.origins},
         )
         before = self.settings
         self._check_changes(

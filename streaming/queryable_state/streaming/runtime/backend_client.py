@@ -284,13 +284,15 @@ class BackendClient:
         connection = backend_connection(address, self.spec)
         try:
             try:
-                return call(connection.stub, timeout_s)
+                answer = call(connection.stub, timeout_s)
             except grpc.RpcError as failure:
                 if not connection.signer.corrects(error_from_call(failure, address)):
                     raise
-            return call(connection.stub, timeout_s)
+                answer = call(connection.stub, timeout_s)
         except grpc.RpcError as failure:
             error = error_from_call(failure, address)
             if error.reason == Reason.UNAVAILABLE:
                 forget(address)
-            raise error from None
+            raise connection.diagnosis.explained_blocking(error) from None
+        connection.diagnosis.succeeded()
+        return answer

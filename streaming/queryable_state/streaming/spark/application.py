@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from py4j.protocol import Py4JError
 
+from queryable_state.server.config.limits import Limits
+from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.coordinator import Coordinator
-from queryable_state.server.process.log_settings import LogSettings
-from queryable_state.server.settings import (
-    CoordinatorSettings,
-    Limits,
-    StateServerSettings,
-)
+from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.security.access.access_settings import AccessSettings
+from queryable_state.server.security.tls_settings import TlsSettings
+from queryable_state.server.serving.advertised import environment_host
+from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.streaming.config.job_configuration import server_backend
 from queryable_state.streaming.spark.queries.active_queries import live_executors
 from queryable_state.streaming.spark.queries.listener import CommitListener
@@ -25,6 +26,7 @@ from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter
 from queryable_state.streaming.spark.queries.stored_state import StoredState
 from queryable_state.streaming.spark.server_start import ServerStarter
 from queryable_state.streaming.spark.session import runs_on_one_machine, warn_of_risks
+from queryable_state.streaming.spark.shipped_files import tls_on_this_machine
 from queryable_state.streaming.spark.worker.worker_python import WorkerCheck
 from queryable_state.wire.errors import QueryTimeoutError
 
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("queryable_state.streaming")
 
 _LOOPBACK = "127.0.0.1"
-_EVERY_ADDRESS = "0.0.0.0"
 _POLL_S = 0.2
 _JVM_POLL_S = 2.0
 _PROXY_POLL_S = 0.05
@@ -64,10 +65,8 @@ class SparkApplication:
         warn_of_risks(self._context)
         self._settings = settings.with_secret()
         local = runs_on_one_machine(self._context)
-        self._host = settings.host or (_LOOPBACK if local else _EVERY_ADDRESS)
-        advertised = settings.coordinator_host or (
-            "" if local else self._context.getConf().get("spark.driver.host", "")
-        )
+        driver_host = "" if local else self._context.getConf().get("spark.driver.host", "") or ""
+        self._host = settings.host or (_LOOPBACK if local else _every_address(driver_host))
         self.adapter = SparkAdapter(
             spark,
             ServerStarter(
@@ -76,19 +75,20 @@ class SparkApplication:
         )
         self.coordinator = Coordinator(
             self.adapter,
-            CoordinatorSettings(
-                secret=self._settings.secret,
+            CoordinatorSettings.from_settings(
+                self._settings,
+                application=self.application_id,
                 host=self._host,
-                advertised_host=advertised or "",
+                advertised_host=settings.coordinator_host or environment_host() or driver_host,
                 ports=settings.coordinator_ports,
-                lease_ms=settings.lease_ms,
-                lease_margin_ms=settings.lease_margin_ms,
-                strict=settings.strict,
-                strict_determinism=settings.strict_determinism,
-                retained_finished_jobs=settings.retained_finished_jobs,
+                tls=self.tls,
             ),
         )
         self.coordinator.start()
+        if settings.checkpoint_directory:
+            self.coordinator.publish_endpoint(
+                settings.checkpoint_directory, settings.storage_options
+            )
         self.stored = StoredState(self.coordinator)
         self._scratch = ScratchFolder()
         self._listeners: list[tuple[SparkSession, CommitListener]] = []
@@ -129,6 +129,11 @@ class SparkApplication:
         return self._settings.secret
 
     @property
+    def tls(self) -> TlsSettings:
+        """TLS of the processes of the driver, with the paths of its machine."""
+        return tls_on_this_machine(TlsSettings.from_settings(self._settings))
+
+    @property
     def context(self) -> SparkContext:
         """The SparkContext of the application."""
         return self._context
@@ -147,33 +152,17 @@ class SparkApplication:
     def server_template(self) -> StateServerSettings:
         """Settings of state servers; each executor adds its id and its folder."""
         settings = self._settings
-        return StateServerSettings(
+        return StateServerSettings.from_settings(
+            settings,
             coordinator_address=self.coordinator_address,
-            secret=settings.secret,
             executor_id="",
-            directory=settings.directory,
             host=self._host,
-            query_ports=settings.server_ports,
-            proxy_ports=settings.proxy_ports,
-            frame_ports=settings.frame_ports,
-            plain_grpc=settings.plain_grpc,
+            ports=settings.state_server_ports(),
             backend=server_backend(settings),
-            limits=Limits(
-                key_bytes=settings.key_bytes,
-                value_bytes=settings.value_bytes,
-                key_json_bytes=settings.key_json_bytes,
-                batch_keys=settings.batch_keys,
-                request_bytes=settings.request_bytes,
-                max_staged_bytes=settings.max_staged_bytes,
-            ),
-            logs=LogSettings(
-                level=settings.log_level,
-                directory=settings.log_dir,
-                file_bytes=settings.log_file_bytes,
-                files=settings.log_files,
-            ),
-            strict_determinism=settings.strict_determinism,
-            lame_duck_s=settings.lame_duck_s,
+            limits=Limits.from_settings(settings),
+            logs=LogSettings.from_settings(settings),
+            tls=TlsSettings.from_settings(settings),
+            access=AccessSettings.from_settings(settings),
         )
 
     def scratch_location(self) -> str:
@@ -261,6 +250,11 @@ class SparkApplication:
             return bool(self._context._jsc.sc().isStopped())
         except (Py4JError, OSError, AttributeError):
             return True
+
+
+def _every_address(driver_host: str) -> str:
+    """All addresses of a machine: of IPv6 too if Spark uses it."""
+    return "::" if ":" in driver_host else "0.0.0.0"
 
 
 # `atexit` functions run after thread pools have stopped accepting work, and the coordinator needs

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
-    from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.settings import StateServerSettings
 
 _log = logging.getLogger("queryable_state.streaming")
 

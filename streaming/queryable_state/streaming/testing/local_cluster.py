@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.testing.cluster import InProcessCluster
 from queryable_state.streaming.runtime.backend_client import BackendClient
 from queryable_state.streaming.runtime.channels import close_all
@@ -33,11 +35,20 @@ class LocalCluster:
         # Queries go to any server's proxy: cluster.proxy_address()
     """
 
-    def __init__(self, directory: Path, *, servers: int = 1, **settings: Any) -> None:
-        """`settings` override default settings of the state servers."""
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        servers: int = 1,
+        tls: TlsSettings | None = None,
+        **settings: Any,
+    ) -> None:
+        """`tls`: TLS of every port (None: clear text). `settings` override default settings of
+        the state servers."""
+        self.tls = tls or TlsSettings()
         self._directory = directory
         self._thread = LoopThread("local cluster")
-        self._cluster = InProcessCluster(directory, servers=servers, **settings)
+        self._cluster = InProcessCluster(directory, servers=servers, tls=self.tls, **settings)
 
     @property
     def servers(self) -> list[StateServer]:
@@ -102,6 +113,7 @@ class ClusterQuery:
             name, checkpoint_location=location
         )
         self.secret = local.secret
+        self._tls = local.tls.tls_for_calls
         self.timestamp_ms = 1_000
         """Timestamp of later batches."""
         self.watermark_ms = 0
@@ -143,6 +155,7 @@ class ClusterQuery:
                 timestamp_ms=self.timestamp_ms,
                 watermark_ms=self.watermark_ms,
             )
+        spec = replace(spec, tls=self._tls)
         return BackendClient(spec, task, lambda: self._address(task.subtask))
 
     def commit(self, batch_id: int) -> None:

@@ -8,7 +8,7 @@ import shutil
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from queryable_state.server.checkpoint.file_systems.storage import (
     CheckpointStorage,
@@ -71,6 +71,16 @@ class LocalStorage(CheckpointStorage):
             target = local_path(path)
             with self._temporary(target) as temporary:
                 self._fill(temporary, data)
+                temporary.replace(target)
+            self._sync_folder(target)
+
+    def write_private(self, path: str, data: bytes) -> None:
+        with translating(path, "write"):
+            target = local_path(path)
+            with self._temporary(target) as temporary:
+                # The mode holds before the first byte is there.
+                temporary.touch(mode=0o600, exist_ok=False)
+                self._fill(temporary, data, mode="r+b")
                 temporary.replace(target)
             self._sync_folder(target)
 
@@ -184,8 +194,8 @@ class LocalStorage(CheckpointStorage):
         for made in missing:
             _sync(made.parent)
 
-    def _fill(self, file: Path, data: bytes) -> None:
-        with file.open("xb") as opened:
+    def _fill(self, file: Path, data: bytes, mode: Literal["xb", "r+b"] = "xb") -> None:
+        with file.open(mode) as opened:
             opened.write(data)
             if self._fsync:
                 opened.flush()

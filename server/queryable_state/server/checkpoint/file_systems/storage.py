@@ -75,6 +75,13 @@ class CheckpointStorage(ABC):
     def write(self, path: str, data: bytes) -> None:
         """Writes or replaces a file atomically and makes missing folders."""
 
+    def write_private(self, path: str, data: bytes) -> None:
+        """As `write`; on a local disk only the user of this process can read the file.
+
+        Who reads the files of an object store is a matter of its own policies.
+        """
+        self.write(path, data)
+
     @abstractmethod
     def create(self, path: str, data: bytes) -> bool:
         """Writes a file unless it exists; of concurrent callers only one gets True."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.coordinator.model.engine import QueryInfo
     from queryable_state.server.coordinator.model.operators import Operator
-    from queryable_state.server.settings import CoordinatorSettings
+    from queryable_state.server.coordinator.settings import CoordinatorSettings
 
 # The watcher advances the clock far more often. A longer gap means that this process was suspended,
 # and that no server could renew its lease.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.job_config import JobConfig, JobConfigs
     from queryable_state.server.coordinator.model.operators import OperatorLayout
     from queryable_state.server.coordinator.model.state import CoordinatorState
+    from queryable_state.server.coordinator.roots.endpoint_files import EndpointFiles
     from queryable_state.server.coordinator.roots.job_roots import JobRoots
     from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
 
@@ -54,6 +55,7 @@ class RunBinder:
         objects: ObjectStore,
         clients: StateServerClients | None = None,
         *,
+        endpoints: EndpointFiles | None = None,
         strict: bool = True,
     ) -> None:
         """Without `clients`, servers learn from their leases which stores to drop. Unless `strict`,
@@ -65,6 +67,7 @@ class RunBinder:
         self._roots = roots
         self._epochs = epochs
         self._objects = objects
+        self._endpoints = endpoints
         self._loader = RootLoader(engine, strict=strict)
         self._lock = threading.Lock()
         self._loading: dict[bytes, threading.Lock] = {}
@@ -134,6 +137,8 @@ class RunBinder:
             )
             self._check_claims(loaded, info)
             self._take(request, info, config, loaded, fresh=fresh, complete_to=complete_to)
+            if self._endpoints is not None:
+                self._endpoints.publish(uri, storage)
             _log.info(
                 "job %r begins at batch %d with epoch %d; its state is kept in %s "
                 "(%d checkpoints, first batch %d)",

@@ -14,6 +14,7 @@ from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
 from queryable_state.wire.calls.channel_options import channel_options
 from queryable_state.wire.calls.loop_thread import LoopThread
 from queryable_state.wire.errors import QueryableStateError, RetryLaterError
+from queryable_state.wire.security.connector import CLEAR_TEXT
 from queryable_state.wire.security.signed_calls import BACKEND, CallSigner, signed_stub
 from queryable_state.wire.status import error_from_call, is_refusal
 
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
 
     from queryable_state.server.coordinator.model.commits import CommitRound
     from queryable_state.server.coordinator.servers.leases import Leases
+    from queryable_state.wire.security.connector import Connector
 
 
 _Response = TypeVar("_Response")
+
+_GRACE_S = 30.0
 
 _log = logging.getLogger(__name__)
 
@@ -57,13 +61,16 @@ class StateServerClients:
     would need a thread for each server.
     """
 
-    def __init__(self, secret: str, *, timeout_ms: int) -> None:
+    def __init__(self, secret: str, *, timeout_ms: int, connector: Connector = CLEAR_TEXT) -> None:
+        self._connector = connector
         self._signer = CallSigner(secret)
         self._timeout_s = timeout_ms / 1000
         self._loop = LoopThread(
             "queryable-state-clients", cleanup=self._close_channels, stopped_error=_closed_error
         )
         self._lock = threading.Lock()
+        self._generation = connector.generation
+        self._replaced: set[asyncio.Task[None]] = set()
         # Kept with its channel, because creating a stub is expensive.
         self._clients: dict[str, _Client] = {}
 
@@ -199,6 +206,8 @@ class StateServerClients:
         with self._lock:
             channels = [each.channel for each in self._clients.values()]
             self._clients.clear()
+        for closing in self._replaced:
+            closing.cancel()
         await _close(channels)
         # Every call has ended with its channel; its caller must receive the error.
         callers = asyncio.all_tasks() - {asyncio.current_task()}
@@ -207,9 +216,18 @@ class StateServerClients:
     def _client(self, address: str) -> _Client:
         """Returns the client for an address; only on the loop."""
         with self._lock:
+            generation = self._connector.generation
+            if generation != self._generation:
+                # The TLS files have changed; running calls keep the old connections for a while.
+                self._generation = generation
+                for replaced in self._clients.values():
+                    closing = asyncio.create_task(replaced.channel.close(_GRACE_S))
+                    self._replaced.add(closing)
+                    closing.add_done_callback(self._replaced.discard)
+                self._clients.clear()
             opened = self._clients.get(address)
             if opened is None:
-                channel = grpc.aio.insecure_channel(address, options=channel_options())
+                channel = self._connector.channel(address, channel_options())
                 signer = self._signer.to(address)
                 stub: backend_pb2_grpc.StateBackendAsyncStub = signed_stub(
                     backend_pb2_grpc.StateBackendStub(channel), BACKEND, signer

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 HELLO_TIMEOUT_S = 10.0
 HELLO_BYTES = 4096
 
+_TLS_HELLO = b"\x16\x03"
+
 _refusals = RateLimitedLog(logging.getLogger(__name__))
 
 
@@ -40,6 +42,17 @@ def too_long(problem: CorruptDataError) -> LimitExceededError:
         f"{problem.message} (spark.queryable_state.request_bytes; before the hello "
         f"{HELLO_BYTES:,} bytes)"
     )
+
+
+def wrong_preamble(received: bytes) -> InvalidRequestError:
+    """Returns the refusal of a client that speaks another protocol."""
+    if received.startswith(_TLS_HELLO):
+        return InvalidRequestError(
+            "this frame port has no TLS: connect without, or set spark.queryable_state."
+            "tls_certificate (--tls-certificate) for the server",
+            reason=Reason.PROTOCOL_MISMATCH,
+        )
+    return InvalidRequestError("a frame port takes no gRPC: use the query port")
 
 
 def silent() -> QueryTimeoutError:

@@ -16,7 +16,7 @@ from queryable_state.server.query.frames.stream_session import StreamSession
 from queryable_state.server.serving.error_boundary import to_refusal
 from queryable_state.server.serving.large_request_queue import LARGE_ANSWER_BYTES, LARGE_BYTES
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, QueryableStateError
+from queryable_state.wire.errors import CorruptDataError, QueryableStateError
 from queryable_state.wire.frames.framed_stream import PREAMBLE, FrameReader, framed
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ class FrameConnection(asyncio.Protocol):
         self._greeted = False
         self._loop = asyncio.get_running_loop()
         self._timer = ClientTimer()
-        self._timer.set(connection_refusals.HELLO_TIMEOUT_S, self._end_silent)
         self._progress = (0, 0)
         self._taken_frames = 0
         self._sent_bytes = 0
@@ -77,6 +76,7 @@ class FrameConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
         self._connections.add(self)
+        self._timer.set(connection_refusals.HELLO_TIMEOUT_S, self._end_silent)
         self._transport.set_write_buffer_limits(high=_UNSENT_BYTES)
         # TCP keep-alive closes the connection of a client whose host has vanished.
         connection = transport.get_extra_info("socket")
@@ -93,7 +93,7 @@ class FrameConnection(asyncio.Protocol):
             data = self._preamble + data
             self._preamble = data[: len(PREAMBLE)]
             if not PREAMBLE.startswith(self._preamble):
-                self._refuse(InvalidRequestError("a frame port takes no gRPC: use the query port"))
+                self._refuse(connection_refusals.wrong_preamble(self._preamble))
                 return
             data = data[len(PREAMBLE) :]
         self._frames.feed(data)

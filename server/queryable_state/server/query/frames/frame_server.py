@@ -6,6 +6,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING
 
+from queryable_state.server.query.frames.connection_refusals import HELLO_TIMEOUT_S
 from queryable_state.server.query.frames.frame_connection import FrameConnection
 from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.wire.addresses import host_and_port
@@ -13,6 +14,7 @@ from queryable_state.wire.addresses import host_and_port
 if TYPE_CHECKING:
     from queryable_state.server.query.frames.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
+    from queryable_state.server.security.server_tls import ServerTls
 
 
 class FrameServer:
@@ -24,13 +26,17 @@ class FrameServer:
         info: ServiceInfo,
         streams: OpenStreams,
         budgets: ClientBudgets | None = None,
+        *,
+        tls: ServerTls | None = None,
     ) -> None:
-        """`budgets`: the memory budgets of the process; None: budgets of its own."""
+        """`budgets`: the memory budgets of the process; None: budgets of its own. `tls`: None
+        listens in clear text."""
         self._router = router
         self._info = info
         self._streams = streams
         self._budgets = budgets or ClientBudgets(info.limits.held_bytes)
         self._connections: set[FrameConnection] = set()
+        self._tls = tls
         self._listening: socket.socket | None = None
         self._server: asyncio.Server | None = None
 
@@ -55,7 +61,10 @@ class FrameServer:
         """Starts to serve, if a port was added."""
         if self._listening is not None:
             self._server = await asyncio.get_running_loop().create_server(
-                self._connected, sock=self._listening
+                self._connected,
+                sock=self._listening,
+                ssl=None if self._tls is None else self._tls.context(),
+                ssl_handshake_timeout=None if self._tls is None else HELLO_TIMEOUT_S,
             )
 
     def close_port(self) -> None:

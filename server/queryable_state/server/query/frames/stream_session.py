@@ -33,7 +33,9 @@ class StreamSession:
     def __init__(self, router: Router, info: ServiceInfo, deliver: Deliver) -> None:
         self._info = info
         self._deliver = deliver
-        self._session: QuerySession | None = router.session(self._delivered)
+        self._router = router
+        self._session: QuerySession | None = None
+        """None before the hello, and once it is closed."""
         self._unanswered: dict[int, int] = {}
         """Bytes of each unanswered query, by id."""
         # One field of the frame is the query, which holds the keys.
@@ -69,6 +71,7 @@ class StreamSession:
                 offered.min_version,
                 offered.max_version,
             )
+        self._session = self._router.session(self._delivered, offered.authorization)
         hello = query_pb2.ServerHello(
             protocol_version=version,
             server_id=self._info.server_id,

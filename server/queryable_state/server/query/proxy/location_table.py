@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from queryable_state.server.coordinator_client import (
     CoordinatorSlowError,
@@ -20,7 +20,7 @@ from queryable_state.wire.located_state import LocatedState
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from queryable_state.server.coordinator_client import CoordinatorClient
+    from queryable_state.v1 import registration_pb2
 
 # Lifetime of a resolved name: a job's name may move to another job, and a name that was unique
 # may become ambiguous.
@@ -38,6 +38,26 @@ class _ResolvedName:
     resolved_at_s: float
 
 
+class PlacementSource(Protocol):
+    """The calls to the coordinator that resolve jobs, states and owners."""
+
+    async def locate_state(
+        self, request: query_pb2.LocateStateRequest
+    ) -> query_pb2.LocateStateResponse:
+        """A state's registration and owners."""
+        ...
+
+    async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
+        """The jobs."""
+        ...
+
+    async def list_states(
+        self, request: query_pb2.ListStatesRequest
+    ) -> query_pb2.ListStatesResponse:
+        """The queryable states."""
+        ...
+
+
 class LocationTable:
     """A cache of the coordinator's placement, valid by placement version.
 
@@ -46,7 +66,7 @@ class LocationTable:
     coordinator client.
     """
 
-    def __init__(self, coordinator: CoordinatorClient) -> None:
+    def __init__(self, coordinator: PlacementSource) -> None:
         self._coordinator = coordinator
         self._names: dict[tuple[str, str], _ResolvedName] = {}
         self._by_id: dict[int, LocatedState] = {}
@@ -93,6 +113,10 @@ class LocationTable:
         return await self._calls.run(
             (state_id, newer_than), lambda: self._refresh_id(state_id, newer_than)
         )
+
+    async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
+        """The registration of a state, from the cache if it is there."""
+        return (await self.locate_id(state_id)).registration
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
         """The jobs that the coordinator knows now."""

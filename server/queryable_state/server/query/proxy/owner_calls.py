@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, cast
 
 import grpc.aio
@@ -13,7 +14,7 @@ from queryable_state.wire.security.credentialed_calls import with_credentials
 from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from queryable_state.server.query.proxy.owner_streams import Channels
     from queryable_state.server.query.scan_query import ScanQuery
@@ -29,19 +30,15 @@ class OwnerCalls:
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
 
-    def keep(self, owner: Owner) -> None:
-        """Keeps the connection open between calls until `release`."""
-        self._channels.take(owner.address)
-
-    async def release(self, owner: Owner) -> None:
-        """Ends one `keep`."""
-        await self._channels.give_back(owner.address)
+    def keep(self, owner: Owner) -> Callable[[], Awaitable[None]]:
+        """Keeps the connection open between calls until the returned function is called."""
+        return functools.partial(self._channels.give_back, self._channels.take(owner.address)[0])
 
     async def scan(
         self, owner: Owner, located: LocatedState, query: ScanQuery
     ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
         """The owner's part of a scan; `page_token` of its messages is the plain wire key."""
-        channel = self._channels.take(owner.address)
+        taken, channel = self._channels.take(owner.address)
         try:
             method = f"{_SERVICE}/ScanKvState"
             call: Any = channel.unary_stream(
@@ -62,7 +59,7 @@ class OwnerCalls:
             finally:
                 call.cancel()
         finally:
-            await self._channels.give_back(owner.address)
+            await self._channels.give_back(taken)
 
     async def measure(
         self, owner: Owner, located: LocatedState, timeout_s: float
@@ -84,7 +81,7 @@ class OwnerCalls:
     async def _unary(
         self, owner: Owner, method: str, request: Any, response: Any, timeout_s: float
     ) -> Any:
-        channel = self._channels.take(owner.address)
+        taken, channel = self._channels.take(owner.address)
         try:
             name = f"{_SERVICE}/{method}"
             call: Any = channel.unary_unary(
@@ -100,7 +97,7 @@ class OwnerCalls:
         except grpc.aio.AioRpcError as failure:
             raise error_from_call(failure, owner.address) from failure
         finally:
-            await self._channels.give_back(owner.address)
+            await self._channels.give_back(taken)
 
 
 def _scan_request(

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
-
-import grpc.aio
+from typing import TYPE_CHECKING, TypeAlias
 
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.frames.frame_ports import FramePorts
 from queryable_state.wire.frames.query_stream import CHANNEL_OPTIONS, StreamOpener
 from queryable_state.wire.frames.stream_hello import response_of
+from queryable_state.wire.security.connector import CLEAR_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import grpc.aio
 
     from queryable_state.server.query.proxy.proxied_query import SubQuery
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.frames.query_stream import QueryStream
     from queryable_state.wire.located_state import Owner
+    from queryable_state.wire.security.connector import Connector
     from queryable_state.wire.security.signed_calls import CallSigner
 
 _CONNECT_TIMEOUT_S = 2.0
+
+# HOST:PORT, and the generation of the TLS files with which the channel was opened.
+_Key: TypeAlias = tuple[str, int]
 
 
 class Channels:
@@ -31,22 +36,23 @@ class Channels:
     channel that they have given back.
     """
 
-    def __init__(self, signer: CallSigner | None = None) -> None:
+    def __init__(self, signer: CallSigner | None = None, connector: Connector = CLEAR_TEXT) -> None:
         """`signer`: of the application; None: the calls carry no signature."""
         self.frame_ports = FramePorts()
+        self.connector = connector
         self._signer = signer
         self._signers: dict[str, CallSigner] = {}
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._users: dict[str, int] = {}
+        self._channels: dict[_Key, grpc.aio.Channel] = {}
+        self._users: dict[_Key, int] = {}
 
-    def take(self, address: str) -> grpc.aio.Channel:
-        """Returns the channel to an address; the caller must `give_back` it."""
-        channel = self._channels.get(address)
+    def take(self, address: str) -> tuple[_Key, grpc.aio.Channel]:
+        """Returns the channel to an address, and by what the caller must `give_back` it."""
+        key = (address, self.connector.generation)
+        channel = self._channels.get(key)
         if channel is None:
-            channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-            self._channels[address] = channel
-        self._users[address] = self._users.get(address, 0) + 1
-        return channel
+            channel = self._channels[key] = self.connector.channel(address, CHANNEL_OPTIONS)
+        self._users[key] = self._users.get(key, 0) + 1
+        return key, channel
 
     def credentials(self, owner: Owner) -> CallSigner | None:
         """The signer of the calls to an owner."""
@@ -57,13 +63,13 @@ class Channels:
             signer = self._signers[owner.address] = self._signer.to(owner.server_id)
         return signer
 
-    async def give_back(self, address: str) -> None:
+    async def give_back(self, key: _Key) -> None:
         """Ends one `take`; the last one closes the channel."""
-        self._users[address] -= 1
-        if not self._users[address]:
-            del self._users[address]
-            self._signers.pop(address, None)
-            await self._channels.pop(address).close()
+        self._users[key] -= 1
+        if not self._users[key]:
+            del self._users[key]
+            self._signers.pop(key[0], None)
+            await self._channels.pop(key).close()
 
 
 class OwnerStream:
@@ -98,8 +104,9 @@ class OwnerStream:
         self._stream: QueryStream | None = None
         self._backlog: list[bytes] = []
         self._closed = False
+        self._taken, channel = channels.take(owner.address)
         self._opening = asyncio.get_running_loop().create_task(
-            self._open(channels.take(owner.address), owner.description())
+            self._open(channel, owner.description())
         )
 
     def ask(self, query_id: int, frame: bytes, part: SubQuery) -> None:
@@ -129,7 +136,7 @@ class OwnerStream:
         stream, self._stream = self._stream, None
         if stream is not None:
             await stream.aclose()
-        await self._channels.give_back(self.address)
+        await self._channels.give_back(self._taken)
 
     async def _open(self, channel: grpc.aio.Channel, known: query_pb2.ServerDescription) -> None:
         try:
@@ -141,6 +148,7 @@ class OwnerStream:
                 frame_ports=self._channels.frame_ports,
                 on_frame=self._on_frame,
                 on_end=self._ended,
+                connector=self._channels.connector,
                 credentials=self._channels.credentials(self._owner),
             ).open(known, _CONNECT_TIMEOUT_S)
         except QueryableStateError as error:

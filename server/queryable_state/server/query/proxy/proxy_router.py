@@ -15,6 +15,7 @@ from queryable_state.server.query.router import Router
 from queryable_state.server.serving.large_request_queue import LARGE_BYTES, LargeRequestQueue
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.security.connector import CLEAR_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from queryable_state.server.query.proxy.location_table import LocationTable
     from queryable_state.server.query.router import Deliver, Engine
     from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.v1 import registration_pb2
     from queryable_state.wire.located_state import LocatedState
+    from queryable_state.wire.security.connector import Connector
     from queryable_state.wire.security.signed_calls import CallSigner
 
 
@@ -45,6 +48,7 @@ class ProxyRouter(Router):
         server_id: str,
         engine: Engine | None = None,
         signer: CallSigner | None = None,
+        connector: Connector = CLEAR_TEXT,
         default_deadline_ms: int = 10_000,
     ) -> None:
         """`signer`: signs the calls to owners; None: owners need no signature."""
@@ -52,7 +56,7 @@ class ProxyRouter(Router):
         self._server_id = server_id
         self._engine = engine
         self._default_deadline_ms = default_deadline_ms
-        self._channels = Channels(signer)
+        self._channels = Channels(signer, connector)
         self._calls = OwnerCalls(self._channels)
         self._sessions: set[ProxySession] = set()
         self._unary: dict[bool, ProxySession] = {}
@@ -62,7 +66,7 @@ class ProxyRouter(Router):
         self._pending: dict[int, tuple[list[query_pb2.Answer], asyncio.Future[None]]] = {}
         self._last_id = 0
 
-    def session(self, deliver: Deliver) -> ProxySession:
+    def session(self, deliver: Deliver, authorization: str = "") -> ProxySession:
         session = ProxySession(
             deliver,
             self._locations,
@@ -136,6 +140,9 @@ class ProxyRouter(Router):
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         return await self._locations.locate(request)
+
+    async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
+        return await self._locations.registered(state_id)
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
         return await self._locations.list_jobs(request)

@@ -8,20 +8,23 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Self
 
-from queryable_state.server.coordinator_client import CoordinatorClient
+from queryable_state.server.query.proxy.coordinator_endpoints import CoordinatorEndpoints
+from queryable_state.server.query.proxy.followed_coordinator import FollowedCoordinator
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.security.access.gate_opener import open_gate
+from queryable_state.server.security.server_tls import ServerTls
+from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
 from queryable_state.server.serving.query_server import QueryServer
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
-from queryable_state.wire.security.signed_calls import CallSigner
 
 if TYPE_CHECKING:
-    from queryable_state.server.settings import ProxySettings
+    from queryable_state.server.query.proxy.settings import ProxySettings
 
 
 _log = logging.getLogger(__name__)
@@ -35,8 +38,9 @@ class ProxyServer:
     """Answers every key of every job of one coordinator while `async with` lasts.
 
     Entering calls the coordinator and binds the port, so a wrong secret or address is raised at
-    once. The health status is SERVING while the coordinator answers. The caller may pass a
-    `shutdown` to end the proxy.
+    once, unless the settings say to wait for a driver. A driver that starts again is found by its
+    endpoint file or its addresses. The health status is SERVING while the coordinator answers. The
+    caller may pass a `shutdown` to end the proxy.
     """
 
     def __init__(
@@ -67,15 +71,25 @@ class ProxyServer:
     async def __aenter__(self) -> Self:
         settings = self.settings
         async with contextlib.AsyncExitStack() as stack:
-            coordinator = CoordinatorClient(settings.coordinator_address, settings.secret)
+            tls, connector = ServerTls.of(settings.tls), settings.tls.connector()
+            coordinator = FollowedCoordinator(
+                CoordinatorEndpoints(
+                    settings.coordinators,
+                    settings.secret,
+                    settings.endpoint,
+                    settings.storage_options,
+                ),
+                connector,
+            )
             stack.push_async_callback(coordinator.aclose)
-            await coordinator.list_jobs(query_pb2.ListJobsRequest())
+            found = await self._find(coordinator)
             locations = LocationTable(coordinator)
             stack.push_async_callback(locations.aclose)
             router = ProxyRouter(
                 locations,
                 server_id=self.server_id,
-                signer=CallSigner(settings.secret),
+                signer=coordinator.signer,
+                connector=connector,
                 default_deadline_ms=settings.default_deadline_ms,
             )
             stack.push_async_callback(router.aclose)
@@ -88,17 +102,22 @@ class ProxyServer:
                     default_deadline_ms=settings.default_deadline_ms,
                     plain_grpc=settings.plain_grpc,
                 ),
+                tls=tls,
+                gate=open_gate(settings.access, stack, server_id=self.server_id),
             )
             stack.push_async_callback(server.aclose, self.shutdown, settings.drain_timeout_s)
-            self._address = server.bind(
+            server.bind(
                 PortSpec.parse(settings.ports, "--port"),
                 settings.host,
                 frames=frame_ports(settings.frame_ports, "--frame-port"),
-                advertised_host=settings.advertised_host,
+                advertised=Advertised.parse(
+                    settings.advertised, "--advertise", settings.advertised_frame_port
+                ),
                 what="proxy port",
             )
+            self._address = server.address
             await server.start()
-            server.set_serving(True)
+            server.set_serving(found)
             for background in (
                 be_lame_duck(self.shutdown, [server], settings.lame_duck_s),
                 _follow_coordinator(coordinator, server),
@@ -109,11 +128,22 @@ class ProxyServer:
             self._stack = stack.pop_all()
         return self
 
+    async def _find(self, coordinator: FollowedCoordinator) -> bool:
+        """True if the coordinator answers; without it only a proxy that waits for one starts."""
+        try:
+            await coordinator.connect()
+        except QueryableStateError as failure:
+            if not self.settings.wait_for_driver:
+                raise
+            _log.warning("the proxy starts and waits for a driver: %s", failure)
+            return False
+        return True
+
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
 
-async def _follow_coordinator(coordinator: CoordinatorClient, server: QueryServer) -> None:
+async def _follow_coordinator(coordinator: FollowedCoordinator, server: QueryServer) -> None:
     """Sets the health status by whether the coordinator answers."""
     reported = ""
     while True:

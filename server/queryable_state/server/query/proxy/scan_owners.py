@@ -9,7 +9,7 @@ from queryable_state.server.query.retries import no_owner
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from queryable_state.server.query.proxy.location_table import LocationTable
     from queryable_state.server.query.proxy.owner_calls import OwnerCalls
@@ -37,7 +37,7 @@ class ScanOwners:
         self._calls = calls
         self._server_id = server_id
         self._engine = engine
-        self._kept: set[Owner] = set()
+        self._kept: dict[Owner, Callable[[], Awaitable[None]]] = {}
 
     async def scan(
         self, owner: Owner, located: LocatedState, query: ScanQuery
@@ -49,8 +49,7 @@ class ScanOwners:
             raise QueryableStateError.from_proto(no_owner(located))
         else:
             if owner not in self._kept:
-                self._kept.add(owner)
-                self._calls.keep(owner)
+                self._kept[owner] = self._calls.keep(owner)
             part = self._calls.scan(owner, located, query)
         async with aclosing(part) as messages:
             async for message in messages:
@@ -65,4 +64,5 @@ class ScanOwners:
     async def aclose(self) -> None:
         """Releases the connections; idempotent."""
         while self._kept:
-            await self._calls.release(self._kept.pop())
+            _, release = self._kept.popitem()
+            await release()

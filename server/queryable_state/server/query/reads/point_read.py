@@ -24,7 +24,7 @@ from queryable_state.wire.values.lifetime import answered_remaining_ms
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queryable_state.server.settings import Limits
+    from queryable_state.server.config.limits import Limits
     from queryable_state.wire.located_state import LocatedState
 
 _ENTRY_READS = frozenset({query_pb2.ENTRY, query_pb2.EXISTS})

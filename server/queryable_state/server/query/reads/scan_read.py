@@ -28,8 +28,8 @@ from queryable_state.wire.values.lifetime import remaining_ms
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.router import Router
-    from queryable_state.server.settings import Limits
     from queryable_state.wire.located_state import LocatedState
 
 

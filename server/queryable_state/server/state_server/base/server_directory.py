@@ -13,8 +13,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.server.settings import SERVER_LOG
 from queryable_state.server.state_server.base.parent_process import start_ticks
+from queryable_state.server.state_server.settings import SERVER_LOG
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, RetryLaterError
 
 if TYPE_CHECKING:

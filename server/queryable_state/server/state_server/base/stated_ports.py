@@ -2,27 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from queryable_state.server.serving.ports import SETTING_PREFIX, PortSpec, require_free
+from queryable_state.server.serving.ports import (
+    SETTING_PREFIX,
+    PortSpec,
+    frame_ports,
+    require_free,
+)
 
 if TYPE_CHECKING:
-    from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.settings import StateServerSettings
 
 
-def stated_ports(settings: StateServerSettings) -> tuple[tuple[str, PortSpec], ...]:
-    """Returns name and port setting of the query, proxy and backend port, if they are set."""
-    return (
-        ("query port", PortSpec.parse(settings.query_ports, SETTING_PREFIX + "server_ports")),
-        ("proxy port", PortSpec.parse(settings.proxy_ports, SETTING_PREFIX + "proxy_ports")),
-        ("backend port", PortSpec.parse(settings.backend_ports, "backend port")),
-    )
+class StatedPorts(NamedTuple):
+    """The port settings of the five listeners; None: no frame port."""
+
+    query: PortSpec
+    query_frames: PortSpec | None
+    proxy: PortSpec
+    proxy_frames: PortSpec | None
+    tasks: PortSpec
+
+    def beginning_at(self, index: int) -> StatedPorts:
+        """The same ports, each tried from this place of its setting on."""
+        return StatedPorts(*(spec and spec.beginning_at(index) for spec in self))  # type: ignore[arg-type]
+
+    @classmethod
+    def of(cls, settings: StateServerSettings) -> StatedPorts:
+        """Parses the settings; raises `InvalidRequestError` for a malformed one."""
+        ports = settings.ports
+        return cls(
+            PortSpec.parse(ports.server_ports, SETTING_PREFIX + "server_ports"),
+            frame_ports(ports.server_frame_ports, SETTING_PREFIX + "server_frame_ports"),
+            PortSpec.parse(ports.proxy_ports, SETTING_PREFIX + "proxy_ports"),
+            frame_ports(ports.proxy_frame_ports, SETTING_PREFIX + "proxy_frame_ports"),
+            PortSpec.parse(ports.task_ports, SETTING_PREFIX + "task_ports"),
+        )
 
 
 def require_free_ports(settings: StateServerSettings) -> None:
-    """Raises `InvalidRequestError` if a configured port is in use.
+    """Raises `InvalidRequestError` if all ports of a setting are in use.
 
     Checked before the process starts: a start takes seconds, for every attempt of every task.
     """
-    for what, ports in stated_ports(settings):
-        require_free(ports, settings.host, what=what)
+    for what, spec in StatedPorts.of(settings)._asdict().items():
+        if spec is not None:
+            require_free(spec, settings.host, what=f"{what.replace('_', ' ')} port")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.internal.v1 import changes_pb2
-    from queryable_state.server.settings import Limits
+    from queryable_state.server.config.limits import Limits
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
     from queryable_state.v1 import registration_pb2
 

@@ -27,7 +27,7 @@ from queryable_state.wire.values.value_codec import is_stale
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queryable_state.server.settings import Limits
+    from queryable_state.server.config.limits import Limits
     from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
     from queryable_state.server.state_server.queries.key_reads import (
         PrefixReader,

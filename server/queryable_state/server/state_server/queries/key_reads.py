@@ -16,7 +16,7 @@ from queryable_state.wire.values.value_codec import HAS_TIMESTAMP, is_stale
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queryable_state.server.settings import Limits
+    from queryable_state.server.config.limits import Limits
     from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
     from queryable_state.server.state_server.stores.record_cache import RecordCache
     from queryable_state.server.state_server.stores.store_table import StateRoute

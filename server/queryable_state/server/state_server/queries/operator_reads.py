@@ -17,7 +17,7 @@ from queryable_state.wire.operator_state import split_broadcast_element, subtask
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queryable_state.server.settings import Limits
+    from queryable_state.server.config.limits import Limits
     from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
     from queryable_state.server.state_server.queries.key_reads import (
         ElementsReader,

@@ -17,8 +17,8 @@ from queryable_state.wire.values.value_codec import is_stale
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.server.settings import Limits
     from queryable_state.server.storage.store import StateView
     from queryable_state.wire.errors import QueryableStateError
 

@@ -40,8 +40,8 @@ from queryable_state.wire.operator_state import OPERATOR_KINDS
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.server.settings import Limits
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.queries.key_reads import Readers

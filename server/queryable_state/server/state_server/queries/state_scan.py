@@ -29,8 +29,8 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.server.settings import Limits
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.queries.requested_version import RequestedVersions

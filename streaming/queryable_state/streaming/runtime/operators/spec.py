@@ -12,6 +12,7 @@ from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 if TYPE_CHECKING:
     from queryable_state.streaming.runtime.operators.operators import Operator
     from queryable_state.streaming.stateless.output_tag import OutputTag
+    from queryable_state.wire.security.tls import Tls
 
 VALUE_COLUMN = "value"
 """The only column of a stream whose elements are not rows."""
@@ -33,6 +34,8 @@ class OperatorSpec(StateSpec):
     """True if the keys are pickles, which functions receive as objects."""
     secret: str
     """The job's secret, by which every call to a state server is signed."""
+    tls: Tls | None = None
+    """TLS of the calls to state servers, with the paths of this machine; None: clear text."""
     coordinator_address: str = ""
     config_id: str = ""
     """Id of the job configuration that the driver registered with the coordinator; empty: none."""

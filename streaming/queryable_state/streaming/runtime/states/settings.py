@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from queryable_state.server.config.limits import RecordLimits
+from queryable_state.server.config.setting import setting
+from queryable_state.streaming.config.task_settings import TaskSettings
+
 
 @dataclass(frozen=True, kw_only=True)
-class RuntimeSettings:
+class RuntimeSettings(TaskSettings, RecordLimits):
     """Settings of the tasks of a job."""
 
-    task_timeout_s: float = 60.0
-    """How long one step of a task (locate and begin, a fetch, prepare) may wait for a state
-    server, including retries, before the task fails."""
-    key_bytes: int = 64 * 1024
-    """Maximum bytes of an encoded key."""
-    value_bytes: int = 4 * 1024 * 1024
-    """Maximum bytes of an encoded value, list chunk or map entry."""
-    fetch_keys: int = 16_384
+    fetch_keys: int = setting(16_384, least=1, most=10_000_000)
     """Maximum keys of one fetch call."""
-    chunk_rows: int = 65_536
+    chunk_rows: int = setting(65_536, least=1, most=100_000_000)
     """Rows per chunk. State is fetched once per chunk; small Arrow batches are coalesced."""
-    map_prefetch_entries: int = 1000
+    map_prefetch_entries: int = setting(1000, least=0, most=10_000_000)
     """Entries of a key's map state to prefetch; larger maps are read entry by entry."""
-    output_rows: int = 10_000
+    output_rows: int = setting(10_000, least=1, most=100_000_000)
     """Maximum rows of an output batch of a row-by-row function."""

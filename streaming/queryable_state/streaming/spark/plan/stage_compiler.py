@@ -69,6 +69,7 @@ class StageCompiler:
             frame,
             application.coordinator_address,
             application.secret_file,
+            application.tls.tls_for_calls,
             is_bounded=is_bounded,
         )
 
@@ -148,9 +149,5 @@ class StageCompiler:
             secret=self._application.secret,
             coordinator_address=self._application.coordinator_address,
             config_id=self._config_id,
-            settings=RuntimeSettings(
-                task_timeout_s=self._settings.task_timeout_s,
-                key_bytes=self._settings.key_bytes,
-                value_bytes=self._settings.value_bytes,
-            ),
+            settings=RuntimeSettings.from_settings(self._settings),
         )

@@ -11,9 +11,11 @@ input.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import uuid
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +25,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.streaming.spark.sources.marker_offset import MarkerOffset
+from queryable_state.wire.security.tls import Tls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,6 +38,7 @@ _log = logging.getLogger("queryable_state.streaming")
 _FORMAT: Final = "queryable_state_clock"
 _ADDRESS: Final = "address"
 _SECRET_FILE: Final = "secretFile"
+_TLS: Final = "tls"
 _BOUNDED: Final = "bounded"
 _CALL_S: Final = 1.0
 _PAUSE_AFTER_FAILURE_S: Final = 1.0
@@ -44,11 +48,12 @@ _LONGEST_WAIT_S: Final = 60.0
 
 
 def with_marker(
-    frame: DataFrame, address: str, secret_file: Path, *, is_bounded: bool
+    frame: DataFrame, address: str, secret_file: Path, tls: Tls | None, *, is_bounded: bool
 ) -> DataFrame:
     """The rows of a streaming DataFrame, united with a marker source.
 
-    `address` is the coordinator's HOST:PORT. `is_bounded` is true if all sources of the query end.
+    `address` is the coordinator's HOST:PORT, `tls` how it is called. `is_bounded` is true if all
+    sources of the query end.
     """
     session: SparkSession = frame.sparkSession
     session.dataSource.register(MarkerSource)
@@ -56,6 +61,7 @@ def with_marker(
         session.readStream.format(_FORMAT)
         .option(_ADDRESS, address)
         .option(_SECRET_FILE, str(secret_file))
+        .option(_TLS, json.dumps(None if tls is None else asdict(tls)))
         .option(_BOUNDED, str(is_bounded).lower())
         .load()
     )
@@ -82,7 +88,10 @@ class MarkerReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets of a marker source in one run of its query."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._coordinator = _Coordinator(options[_ADDRESS], Path(options[_SECRET_FILE]))
+        tls = json.loads(options[_TLS])
+        self._coordinator = _Coordinator(
+            options[_ADDRESS], Path(options[_SECRET_FILE]), None if tls is None else Tls(**tls)
+        )
         self._is_bounded = options[_BOUNDED] == "true"
         self._ends_by_itself = False
         self._clock_id = uuid.uuid4().hex
@@ -135,9 +144,12 @@ class MarkerReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class _Coordinator:
     """The coordinator as a marker source asks it."""
 
-    def __init__(self, address: str, secret_file: Path) -> None:
+    def __init__(self, address: str, secret_file: Path, tls: Tls | None) -> None:
         self._address = address
         self._secret_file = secret_file
+        self._tls = tls
+        self._connector: Any = None
+        self._generation = 0
         self._channel: Any = None
         self._stub: Any = None
         self._quiet_until_s = 0.0
@@ -169,18 +181,22 @@ class _Coordinator:
         self, request: coordinator_pb2.WantsBatchRequest
     ) -> coordinator_pb2.WantsBatchResponse:
         # Only the reader's process needs gRPC; the driver creates readers, too.
-        import grpc
-
         from queryable_state.internal.v1 import coordinator_pb2_grpc
         from queryable_state.wire.calls.channel_options import channel_options
+        from queryable_state.wire.security.connector import Connector
         from queryable_state.wire.security.signed_calls import (
             COORDINATOR,
             CallSigner,
             signed_stub,
         )
 
+        if self._connector is None:
+            self._connector = Connector(self._tls)
+        if self._generation != self._connector.generation:
+            self.close()
         if self._channel is None:
-            self._channel = grpc.insecure_channel(self._address, options=channel_options())
+            self._generation = self._connector.generation
+            self._channel = self._connector.blocking_channel(self._address, channel_options())
             # Driver and reader share a machine, and so a clock: there is nothing to correct.
             self._stub = signed_stub(
                 coordinator_pb2_grpc.CoordinatorStub(self._channel),

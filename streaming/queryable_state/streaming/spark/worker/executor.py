@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from queryable_state.server.serving.advertised import environment_host
+from queryable_state.streaming.spark.shipped_files import tls_on_this_machine
+from queryable_state.wire.addresses import is_wildcard
 from queryable_state.wire.errors import InternalError
 
 if TYPE_CHECKING:
-    from queryable_state.server.settings import StateServerSettings
-
-_EVERY_ADDRESS = "0.0.0.0"
+    from queryable_state.server.state_server.settings import StateServerSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class Executor:
     start_ticks: int
     """Start time of the process from `/proc/PID/stat`; 0 if there is no such file."""
     host: str
-    """Name of this machine for other machines."""
+    """Name or address of this machine for other machines, as Spark knows it."""
 
     @property
     def id(self) -> str:
@@ -45,9 +46,12 @@ class Executor:
         return Path(parent or _scratch()) / name
 
     def settings(self, template: StateServerSettings) -> StateServerSettings:
-        """The driver's template, completed for this executor."""
-        advertised = template.advertised_host
-        if template.host == _EVERY_ADDRESS and not advertised:
+        """The driver's template, completed for this executor.
+
+        Raises `InvalidRequestError` if `QUERYABLE_STATE_ADVERTISED_HOST` is no host.
+        """
+        advertised = environment_host() or template.advertised_host
+        if is_wildcard(template.host) and not advertised:
             advertised = self.host
         return replace(
             template,
@@ -56,6 +60,7 @@ class Executor:
             watched_pid=self.pid,
             watched_start_ticks=self.start_ticks,
             advertised_host=advertised,
+            tls=tls_on_this_machine(template.tls),
         )
 
 
@@ -89,7 +94,7 @@ def _start_ticks(pid: int) -> int:
 def _host(command: list[str]) -> str:
     """The executor's host name from Spark, else the machine's host name."""
     if "--hostname" in command[:-1]:
-        return command[command.index("--hostname") + 1]
+        return command[command.index("--hostname") + 1].strip("[]")
     return socket.gethostname()
 
 

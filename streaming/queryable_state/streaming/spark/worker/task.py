@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.settings import StateServerSettings
     from queryable_state.streaming.runtime.stage import StageSpec
 
 
@@ -112,4 +112,8 @@ class StageFunction:
         def backend_address() -> str:
             return ensure_server(Path(settings.directory), settings).backend
 
-        yield from StageTask(self.spec)(iter(batches), identity, backend_address)
+        tls = settings.tls.tls_for_calls
+        spec = self.spec
+        if tls is not None:
+            spec = replace(spec, operators=tuple(replace(each, tls=tls) for each in spec.operators))
+        yield from StageTask(spec)(iter(batches), identity, backend_address)

@@ -1,0 +1,171 @@
+"""The coordinator of an application, wherever its driver listens now."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from typing import TYPE_CHECKING, TypeVar
+
+from queryable_state.server.coordinator_client import (
+    CoordinatorClient,
+    CoordinatorSlowError,
+    CoordinatorUnreachableError,
+)
+from queryable_state.server.process.rate_limited_log import RateLimitedLog
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import AuthenticationError, QueryableStateError
+from queryable_state.wire.security.connector import CLEAR_TEXT
+from queryable_state.wire.security.signed_calls import CallSigner
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from queryable_state.internal.v1 import coordinator_pb2
+    from queryable_state.server.query.proxy.coordinator_endpoints import (
+        CoordinatorEndpoint,
+        CoordinatorEndpoints,
+    )
+    from queryable_state.wire.security.connector import Connector
+
+_log = logging.getLogger(__name__)
+_failures = RateLimitedLog(_log)
+
+# Time for one address to answer, and least time between two rounds over all addresses.
+_TRY_S = 1.0
+_ROUND_S = 0.3
+
+_RETRY_AFTER_MS = 200
+
+_T = TypeVar("_T")
+
+
+class FollowedCoordinator:
+    """Client of the coordinator that moves with it: to another address, and to another secret.
+
+    A call that does not reach the coordinator, or whose signature it refuses, looks for the
+    coordinator once more and is then repeated. Used on one event loop; `connect` before the first
+    call, `aclose` at the end.
+    """
+
+    def __init__(self, endpoints: CoordinatorEndpoints, connector: Connector = CLEAR_TEXT) -> None:
+        self._endpoints = endpoints
+        self._connector = connector
+        self._client: CoordinatorClient | None = None
+        self._current: CoordinatorEndpoint | None = None
+        self.signer = CallSigner(secrets.token_urlsafe(32))
+        """Signer of the calls to owners, with the secret of the coordinator once it is found."""
+        self._looking = asyncio.Lock()
+        self._looked_s = float("-inf")
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the coordinator; empty if none was reached."""
+        return "" if self._current is None else self._current.address
+
+    async def connect(self) -> None:
+        """Finds the coordinator; raises why the last of its addresses does not answer."""
+        async with self._looking:
+            await self._look()
+
+    async def list_jobs(
+        self, request: query_pb2.ListJobsRequest, *, timeout_s: float | None = None
+    ) -> query_pb2.ListJobsResponse:
+        """Same contract as `CoordinatorClient.list_jobs`."""
+        return await self._call(lambda client: client.list_jobs(request, timeout_s=timeout_s))
+
+    async def list_states(
+        self, request: query_pb2.ListStatesRequest
+    ) -> query_pb2.ListStatesResponse:
+        """Same contract as `CoordinatorClient.list_states`."""
+        return await self._call(lambda client: client.list_states(request))
+
+    async def locate_state(
+        self, request: query_pb2.LocateStateRequest
+    ) -> query_pb2.LocateStateResponse:
+        """Same contract as `CoordinatorClient.locate_state`."""
+        return await self._call(lambda client: client.locate_state(request))
+
+    async def trigger_savepoint(
+        self, request: coordinator_pb2.TriggerSavepointRequest, *, timeout_s: float
+    ) -> coordinator_pb2.TriggerSavepointResponse:
+        """Same contract as `CoordinatorClient.trigger_savepoint`; not repeated."""
+        if self._client is None:
+            raise CoordinatorUnreachableError("the client of the coordinator is closed")
+        return await self._client.trigger_savepoint(request, timeout_s=timeout_s)
+
+    async def aclose(self) -> None:
+        """Closes the connection; idempotent."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _call(self, call: Callable[[CoordinatorClient], Awaitable[_T]]) -> _T:
+        client = self._client
+        failure: QueryableStateError | None = None
+        if client is not None:
+            try:
+                return await call(client)
+            except (
+                CoordinatorUnreachableError,
+                CoordinatorSlowError,
+                AuthenticationError,
+            ) as problem:
+                failure = problem
+        found = await self._another_than(client)
+        if found is not None:
+            return await call(found)
+        if isinstance(failure, CoordinatorUnreachableError | CoordinatorSlowError):
+            raise failure
+        # Clients cannot mend the secret of this process.
+        raise CoordinatorUnreachableError(
+            f"the coordinator at {self.address} refuses this proxy: {failure}"
+            if failure
+            else "no coordinator was found yet",
+            retry_after_ms=_RETRY_AFTER_MS,
+        )
+
+    async def _another_than(self, client: CoordinatorClient | None) -> CoordinatorClient | None:
+        """The coordinator found after `client` failed; None if there is none now."""
+        loop = asyncio.get_running_loop()
+        async with self._looking:
+            if self._client is not client:
+                return self._client
+            if loop.time() - self._looked_s < _ROUND_S:
+                return None
+            try:
+                await self._look()
+            except QueryableStateError as failure:
+                _failures.write(logging.WARNING, "not found", "no driver is found: %s", failure)
+                return None
+            finally:
+                self._looked_s = loop.time()
+            return self._client
+
+    async def _look(self) -> None:
+        """Takes the first address that answers; raises the failure of the last one."""
+        failure: QueryableStateError | None = None
+        for endpoint in await self._endpoints.read():
+            candidate = CoordinatorClient(
+                endpoint.address, endpoint.secret, connector=self._connector
+            )
+            try:
+                await candidate.list_jobs(query_pb2.ListJobsRequest(), timeout_s=_TRY_S)
+            except BaseException as problem:
+                await candidate.aclose()
+                if not isinstance(problem, QueryableStateError):
+                    raise
+                failure = problem
+            else:
+                await self._take(endpoint, candidate)
+                return
+        assert failure is not None
+        raise failure
+
+    async def _take(self, endpoint: CoordinatorEndpoint, client: CoordinatorClient) -> None:
+        before, self._client = self._client, client
+        self._current = endpoint
+        self.signer.use(endpoint.secret)
+        if before is not None:
+            _log.info("the coordinator answers at %s", endpoint.address)
+            await before.aclose()

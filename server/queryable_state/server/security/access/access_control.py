@@ -1,0 +1,276 @@
+"""Access control of one process: callers, their rights, and the files both come from."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from queryable_state.server.security.access.access_file import read_access_file
+from queryable_state.server.security.access.caller import (
+    ANONYMOUS,
+    Caller,
+    StateRights,
+)
+from queryable_state.server.security.access.denials import Denials
+from queryable_state.server.security.access.grants import Kind, StateName
+from queryable_state.server.security.access.jwt_keys import JwtKeys
+from queryable_state.server.security.access.jwt_verifier import (
+    JwtRefusedError,
+    JwtVerifier,
+    UnknownKeyError,
+)
+from queryable_state.server.security.access.tokens import digest_of
+from queryable_state.server.security.admission.admission import Admission
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    RetryLaterError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.server.security.access.access_settings import AccessSettings
+    from queryable_state.v1 import registration_pb2
+
+_log = logging.getLogger(__name__)
+
+_POLL_S = 0.5
+_MOST_CALLERS = 4096
+# A job may get another name when it is started again.
+_RIGHTS_S = 30.0
+
+_HOW = (
+    'pass token="..." to the client, --token-file or QUERYABLE_STATE_TOKEN to the command, '
+    "-H 'authorization: Bearer ...' to grpcurl"
+)
+
+_Stamp = tuple[int, int, int]
+
+
+class AccessControl:
+    """Authenticates callers and knows their rights. For the event loop, except `cached`.
+
+    Reads the access file when it is created, and raises `InvalidRequestError` if that or the keys
+    of JWTs cannot be used. `run` then follows changes of both; a file that is not usable leaves
+    the rules as they are.
+    """
+
+    def __init__(
+        self,
+        settings: AccessSettings,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._file = settings.access_file
+        self._clock = clock
+        self._stamps = self._stamps_now(settings.jwt_keys)
+        self._rules = read_access_file(self._file)
+        self.generation = 1
+        """Version of the rules; callers authenticated with an older one authenticate again."""
+        self.denials = Denials()
+        self.admission = Admission(self._rules.limits)
+        self._callers: dict[bytes, Caller] = {}
+        self._jwt: JwtVerifier | None = None
+        if settings.jwt_keys:
+            keys = JwtKeys(settings.jwt_keys)
+            self._jwt = JwtVerifier(
+                keys, issuer=settings.jwt_issuer, audience=settings.jwt_audience, clock=clock
+            )
+            if not keys.is_url:
+                keys.load()
+
+    def cached(self, authorization: str) -> Caller | None:
+        """The caller of a header that was authenticated before; None: authenticate. Thread-safe."""
+        caller = self._callers.get(_key(authorization))
+        return caller if caller is not None and self.is_valid(caller) else None
+
+    def is_valid(self, caller: Caller) -> bool:
+        """False if the caller's token is expired, or the rules have changed."""
+        return caller.is_internal or (
+            caller.generation == self.generation and self._clock() < caller.expires_s
+        )
+
+    def authenticate_now(self, authorization: str) -> Caller:
+        """The caller of a header, without waiting.
+
+        Raises `AuthenticationError`; `RetryLaterError` if the keys of its issuer are fetched now.
+        """
+        try:
+            return self._authenticated(authorization)
+        except UnknownKeyError as refusal:
+            assert self._jwt is not None
+            if not self._jwt.keys.may_refresh():
+                raise self.denials.unauthenticated(refusal.cause, str(refusal)) from None
+            self._refresh_later()
+            raise RetryLaterError(
+                "the keys of the token's issuer are fetched now", retry_after_ms=200
+            ) from None
+
+    async def authenticate(self, authorization: str) -> Caller:
+        """As `authenticate_now`, but waits for the keys of its issuer."""
+        try:
+            return self._authenticated(authorization)
+        except UnknownKeyError as refusal:
+            assert self._jwt is not None
+            if not self._jwt.keys.may_refresh():
+                raise self.denials.unauthenticated(refusal.cause, str(refusal)) from None
+        await self._jwt.keys.refresh()
+        try:
+            return self._authenticated(authorization)
+        except UnknownKeyError as refusal:
+            raise self.denials.unauthenticated(refusal.cause, str(refusal)) from None
+
+    def rights(
+        self, caller: Caller, registration: registration_pb2.StateRegistration
+    ) -> StateRights:
+        """What a caller may do with a state; kept with the caller for a while."""
+        now_s = self._clock()
+        known = caller.rights.get(registration.state_id)
+        if known is not None and now_s < known.until_s:
+            return known
+        name = StateName(
+            registration.job_id.hex(), registration.job_name, registration.queryable_name
+        )
+        kinds = caller.grants.kinds(name)
+        rights = caller.rights[registration.state_id] = StateRights(
+            name,
+            kinds,
+            may_read=Kind.READ in kinds,
+            quota=None if caller.is_internal else self.admission.quota(caller.name, name),
+            until_s=min(caller.expires_s, now_s + _RIGHTS_S),
+        )
+        return rights
+
+    def rights_now(self, caller: Caller, state_id: int) -> StateRights | None:
+        """Rights that were looked up lately; None: look them up."""
+        rights = caller.rights.get(state_id)
+        return rights if rights is not None and self._clock() < rights.until_s else None
+
+    async def run(self) -> None:
+        """Follows changes of the files and fetches keys until cancelled."""
+        keys = None if self._jwt is None else self._jwt.keys
+        location = keys.location if keys is not None else ""
+        if keys is not None and keys.is_url:
+            self._refresh_later()
+        seen = self._stamps
+        try:
+            while True:
+                await asyncio.sleep(_POLL_S)
+                if keys is not None and keys.is_old and keys.may_refresh():
+                    self._refresh_later()
+                stamps = await asyncio.to_thread(self._stamps_now, location)
+                # Not while the file is being written: it has to be the same twice.
+                if stamps != self._stamps and stamps == seen:
+                    self._stamps = stamps
+                    await self._reload()
+                seen = stamps
+        finally:
+            if keys is not None:
+                await keys.aclose()
+
+    async def _reload(self) -> None:
+        try:
+            rules = await asyncio.to_thread(read_access_file, self._file)
+            if self._jwt is not None and not self._jwt.keys.is_url:
+                await asyncio.to_thread(self._jwt.keys.load)
+        except InvalidRequestError as problem:
+            _log.error("access control keeps its rules, because the new ones fail: %s", problem)
+            return
+        self._rules = rules
+        self.admission = Admission(rules.limits)
+        self._callers.clear()
+        self.generation += 1
+        _log.info(
+            "access control has new rules from %s: %d tokens, %d grants, %d limits",
+            self._file,
+            len(rules.tokens),
+            len(rules.grants),
+            len(rules.limits),
+        )
+
+    def _authenticated(self, authorization: str) -> Caller:
+        known = self.cached(authorization)
+        if known is not None:
+            return known
+        if not authorization:
+            if self._rules.anonymous:
+                return self._keep("", self._caller(ANONYMOUS))
+            raise self.denials.unauthenticated("no token", f"the call has no token: {_HOW}")
+        scheme, _, credentials = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not credentials:
+            raise self.denials.unauthenticated(
+                "no token", f"the authorization of the call is not `Bearer <token>`: {_HOW}"
+            )
+        return self._keep(authorization, self._bearer(credentials.strip()))
+
+    def _bearer(self, token: str) -> Caller:
+        name = self._rules.tokens.get(digest_of(token))
+        if name is not None:
+            return self._caller(name)
+        if self._jwt is None or token.count(".") != 2:
+            raise self.denials.unauthenticated(
+                "unknown token",
+                "the token is not known to the server: it may have been withdrawn, or be of "
+                "another cluster; `queryable-state token NAME` makes one and its line for the "
+                "access file",
+            )
+        try:
+            claims = self._jwt.verify(token, self._rules.jwt)
+        except UnknownKeyError:
+            raise
+        except JwtRefusedError as refusal:
+            raise self.denials.unauthenticated(refusal.cause, str(refusal)) from None
+        if claims.subject == ANONYMOUS or claims.subject in self._rules.tokens.values():
+            # Otherwise the issuer could hand out the grants of a static token.
+            raise self.denials.unauthenticated(
+                "subject of a JWT",
+                f"the subject of the JWT, {claims.subject!r}, is the name of a static token: name "
+                "the token otherwise",
+            )
+        return self._caller(claims.subject, claims.roles, claims.expires_s)
+
+    def _caller(
+        self, name: str, roles: frozenset[str] = frozenset(), expires_s: float | None = None
+    ) -> Caller:
+        grants = self._rules.grants_of(name, roles)
+        if expires_s is None:
+            return Caller(name, grants, generation=self.generation)
+        return Caller(name, grants, expires_s, self.generation)
+
+    def _keep(self, authorization: str, caller: Caller) -> Caller:
+        if len(self._callers) >= _MOST_CALLERS:
+            self._callers.clear()
+        self._callers[_key(authorization)] = caller
+        return caller
+
+    def _refresh_later(self) -> None:
+        assert self._jwt is not None
+        task = asyncio.ensure_future(self._jwt.keys.refresh())
+        task.add_done_callback(_ignore_failure)
+
+    def _stamps_now(self, keys: str) -> tuple[_Stamp | None, ...]:
+        return tuple(_stamp(path) for path in (self._file, keys) if path and "://" not in path)
+
+
+def _key(authorization: str) -> bytes:
+    # Not the text itself: a JWT may have kilobytes, and no token should stay in memory.
+    return hashlib.sha256(authorization.encode()).digest()
+
+
+def _stamp(path: str) -> _Stamp | None:
+    """What changes with a file; None if there is none."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _ignore_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        # `JwtKeys` has logged it.
+        task.exception()

@@ -1,0 +1,226 @@
+"""Router that answers only what the grants and limits of the caller allow."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from queryable_state.server.query.router import Router
+from queryable_state.server.security.access.caller import caller_of_call
+from queryable_state.server.security.access.grants import Kind
+from queryable_state.server.security.access.guarded_session import GuardedSession
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import (
+    AmbiguousJobError,
+    QueryableStateError,
+    Reason,
+    RetryLaterError,
+    UnknownJobError,
+    UnknownStateError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from queryable_state.server.query.router import Deliver, QuerySession
+    from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.server.security.access.caller import Caller, StateRights
+    from queryable_state.server.security.access.gate import Gate
+    from queryable_state.server.security.admission.admission import Quota
+    from queryable_state.v1 import registration_pb2
+    from queryable_state.wire.located_state import LocatedState
+
+_NOT_THERE = (UnknownJobError, UnknownStateError, AmbiguousJobError)
+
+# Part of a page's time that the limit of bytes may delay its messages.
+_LONGEST_PAUSE = 0.5
+
+
+class GuardedRouter(Router):
+    """Checks the caller before it asks another router, which the caller of this class closes.
+
+    A state that the caller may not see is refused as one that does not exist.
+    """
+
+    def __init__(self, router: Router, gate: Gate) -> None:
+        self._router = router
+        self._gate = gate
+        self._access = gate.access
+
+    def session(self, deliver: Deliver, authorization: str = "") -> QuerySession:
+        """Raises `AuthenticationError` for a connection without a valid token."""
+        caller = self._gate.caller_of_hello(authorization)
+        if caller.is_internal:
+            return self._router.session(deliver)
+        return GuardedSession(
+            self._router,
+            self._access,
+            self.rights,
+            deliver,
+            caller=caller,
+            authorization=authorization,
+        )
+
+    async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
+        caller = caller_of_call.get()
+        if caller.is_internal:
+            return await self._router.answers(query)
+        rights = await self.rights(caller, query.state_id)
+        if not rights.may_read:
+            raise self._access.denials.of_rights(caller, Kind.READ, rights)
+        if rights.quota is None:
+            return await self._router.answers(query)
+        rights.quota.admit(len(query.keys))
+        answers = await self._router.answers(query)
+        rights.quota.answered(sum(answer.ByteSize() for answer in answers))
+        return answers
+
+    async def scan(
+        self, query: ScanQuery, located: LocatedState
+    ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        caller = caller_of_call.get()
+        rights = self._access.rights(caller, located.registration)
+        if not caller.is_internal and Kind.SCAN not in rights.kinds:
+            raise self._access.denials.of_rights(caller, Kind.SCAN, rights)
+        async with aclosing(self._router.scan(query, located)) as messages:
+            if caller.is_internal:
+                async for message in messages:
+                    yield message
+            elif rights.quota is None:
+                async for message in messages:
+                    self._check_still_valid(caller)
+                    yield message
+            else:
+                with rights.quota.scan():
+                    async for message in messages:
+                        self._check_still_valid(caller)
+                        await _wait_for_bytes(rights.quota, query.page_timeout_ms)
+                        rights.quota.answered(message.ByteSize())
+                        yield message
+
+    async def measure(
+        self, located: LocatedState, timeout_ms: int, *, placement_version: int = 0
+    ) -> query_pb2.MeasureStateResponse:
+        caller = caller_of_call.get()
+        rights = self._access.rights(caller, located.registration)
+        if not rights.kinds & (Kind.SCAN | Kind.ADMIN):
+            raise self._access.denials.of_rights(caller, Kind.SCAN, rights)
+        if rights.quota is not None:
+            rights.quota.admit(0)
+        return await self._router.measure(located, timeout_ms, placement_version=placement_version)
+
+    async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
+        caller = caller_of_call.get()
+        try:
+            located = await self._router.locate(request)
+        except _NOT_THERE as unknown:
+            raise await self._unknown(caller, request.job, request.state_name, unknown) from None
+        if not self._access.rights(caller, located.registration).kinds:
+            raise self._hidden(caller, request.job, request.state_name)
+        return located
+
+    async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
+        return await self._router.registered(state_id)
+
+    async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
+        caller = caller_of_call.get()
+        response = await self._router.list_jobs(request)
+        if caller.is_internal:
+            return response
+        states = await self._router.list_states(query_pb2.ListStatesRequest())
+        visible = {
+            (state.job_id, state.queryable_name)
+            for state in states.states
+            if self._access.rights(caller, state).kinds
+        }
+        shown = query_pb2.ListJobsResponse()
+        for job in response.jobs:
+            names = [name for name in job.states if (job.job_id, name) in visible]
+            if names or caller.grants.lists_all_of(job.name, job.job_id.hex()):
+                job.states[:] = names
+                shown.jobs.append(job)
+        return shown
+
+    async def list_states(
+        self, request: query_pb2.ListStatesRequest
+    ) -> query_pb2.ListStatesResponse:
+        caller = caller_of_call.get()
+        try:
+            response = await self._router.list_states(request)
+        except _NOT_THERE as unknown:
+            raise await self._unknown(caller, request.job, "", unknown) from None
+        visible = [state for state in response.states if self._access.rights(caller, state).kinds]
+        if request.job and not visible and not caller.grants.lists_unknown(request.job, ""):
+            raise self._hidden(caller, request.job, "")
+        return query_pb2.ListStatesResponse(states=visible)
+
+    async def aclose(self) -> None:
+        """Does nothing: the other router is its creator's."""
+
+    async def rights(self, caller: Caller, state_id: int) -> StateRights:
+        """The caller's rights on a state; refuses one that it may not see."""
+        known = self._access.rights_now(caller, state_id)
+        if known is None:
+            try:
+                registration = await self._router.registered(state_id)
+            except _NOT_THERE as unknown:
+                if caller.grants.lists_unknown("", "*"):
+                    raise
+                raise self._access.denials.unnamed(caller.name, Kind.LIST, state_id) from unknown
+            known = self._access.rights(caller, registration)
+        if not known.kinds:
+            raise self._access.denials.unnamed(caller.name, Kind.LIST, state_id)
+        return known
+
+    def _hidden(self, caller: Caller, job: str, state: str) -> QueryableStateError:
+        return self._access.denials.denied(caller.name, Kind.LIST, job, state)
+
+    async def _unknown(
+        self, caller: Caller, job: str, state: str, unknown: QueryableStateError
+    ) -> QueryableStateError:
+        """What the caller gets instead of UNKNOWN_* and AMBIGUOUS_JOB: these name what exists."""
+        if caller.is_internal or caller.grants.lists_unknown("", "*"):
+            return unknown
+        if not caller.grants.lists_unknown(job, state):
+            return self._hidden(caller, job, state)
+        known = await self._router.list_states(query_pb2.ListStatesRequest())
+        names = sorted(
+            {
+                each.queryable_name
+                for each in known.states
+                if self._access.rights(caller, each).kinds and each.job_name == job
+            }
+        )
+        what = f"state {state!r}" if state else "states"
+        visible = f"; it has {', '.join(names)}" if names else ""
+        return type(unknown)(
+            f"no {what} of job {job!r}{visible}", reason=unknown.reason, candidates=names
+        )
+
+    def _check_still_valid(self, caller: Caller) -> None:
+        """Ends a scan whose caller's token has expired, or whose rules have changed."""
+        if self._access.is_valid(caller):
+            return
+        if caller.generation == self._access.generation:
+            raise self._access.denials.unauthenticated(
+                "expired JWT", "the JWT of the scan has expired: request a new one"
+            )
+        raise RetryLaterError(
+            "the access rules have changed during the scan: continue with its page token",
+            retry_after_ms=1,
+        )
+
+
+async def _wait_for_bytes(quota: Quota, page_timeout_ms: int) -> None:
+    """Waits until the limit of bytes admits the next message of a scan; raises if that is long."""
+    pause_s = quota.pause_s()
+    if not pause_s:
+        return
+    if pause_s > page_timeout_ms / 1000 * _LONGEST_PAUSE:
+        raise RetryLaterError(
+            "the limit `bytes_per_s` of the access file is reached: continue with the page token",
+            reason=Reason.OVERLOADED,
+            retry_after_ms=max(1, int(pause_s * 1000)),
+        )
+    await asyncio.sleep(pause_s)
