@@ -7,65 +7,40 @@ fields and their docstrings, units and bounds from what the fields declare.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
-import itertools
 import sys
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from generated_page import write_or_check
 
-from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
+from queryable_state.server.config.meanings import meanings_of
+from queryable_state.server.config.names import CONF_PREFIX
 from queryable_state.server.config.setting import (
     accepted,
     accepted_text,
+    name_of,
     quantity_text,
     type_of,
     unit_of,
 )
 from queryable_state.server.coordinator.settings import CoordinatorSettings
-from queryable_state.server.query.proxy.settings import ProxySettings
+from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
+from queryable_state.server.settings.environment_settings import EnvironmentSettings
+from queryable_state.server.settings.execution_options import OPTIONS
+from queryable_state.server.settings.proxy_settings import ProxySettings
 from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
-from queryable_state.streaming.config.configuration import CONF_PREFIX
-from queryable_state.streaming.config.execution_options import OPTIONS
-from queryable_state.streaming.config.settings import EnvironmentSettings
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
-
-LISTENING_FLAGS = {
-    "host": "--host",
-    "ports": "--port",
-    "frame_ports": "--frame-port",
-    "advertised": "--advertise",
-    "advertised_frame_port": "--advertise-frame-port",
-    "lame_duck_s": "--lame-duck",
-}
-PROXY_FLAGS = {
-    **LISTENING_FLAGS,
-    "coordinators": "--coordinator",
-    "secret": "--secret-file",
-    "endpoint": "--endpoint",
-    "storage_options": "--storage-options",
-    "wait_for_driver": "--wait-for-driver",
-}
-CHECKPOINT_SERVER_FLAGS = {
-    **LISTENING_FLAGS,
-    "checkpoint": "--checkpoint",
-    "storage_options": "--storage-options",
-    "backend": "--backend",
-    "directory": "--directory",
-}
 
 # Fields of the application by those of a process, where the names differ.
 APPLICATION_FIELDS: dict[type, dict[str, str]] = {
@@ -86,20 +61,20 @@ is accepted. *Ports* are one port, a range, also with a step, or a list (`9067`,
 
 APPLICATION = """## Spark application
 
-Set a field in one of these places; the first one that has it counts:
+Set a field in one of these places. From the strongest to the weakest:
 
-1. `spark.queryable_state.<field>` in Spark's configuration; for fields with more keys (Flink's)
-   also those keys, with or without the prefix `spark.queryable_state.`;
-2. `QUERYABLE_STATE_<FIELD>` in the driver's environment (`.` and `-` of Flink's keys become `_`);
-3. the TOML file that `spark.queryable_state.file` or `QUERYABLE_STATE_FILE` names.
+1. the program: methods of the environment, a `Configuration`, arguments of `execute`;
+2. `spark.queryable_state.<name>` in Spark's configuration; Flink's keys of a setting too, with or
+   without the prefix `spark.queryable_state.`;
+3. `QUERYABLE_STATE_<NAME>` in the driver's environment (`.` and `-` of Flink's keys become `_`);
+4. the TOML file that `spark.queryable_state.config` or `QUERYABLE_STATE_CONFIG` names, by the same
+   names: [configuration.md](configuration.md).
 
-Times take units (`500 ms`, `10 s`, `5 min`, `1 h`, `1 d`), sizes too (`20 kb`, `64 mb`, `1 gb`).
-What a job sets itself (`StateBackend`, `CheckpointConfig`, a `Configuration`, arguments of
-`execute`) counts before these.
-
-An unknown name is refused with the most similar known one. A known key of Flink that has no effect
-is logged as a warning with the reason; the last table of this section has the execution options
-that are kept and returned.
+Times take units (`500 ms`, `10 s`, `5 min`, `1 h`, `1 d`), sizes too (`20 kb`, `64 mb`, `1 gb`). A
+value outside of its bounds is refused at the start, with the place it came from. So is an unknown
+name, with the most similar known one, and a misspelt prefix. A known key of Flink without effect is
+logged as a warning with the reason; the last table of this section has the execution options
+that are kept and returned. `queryable-state config application` shows the effective values.
 """
 
 OPTIONS_HEAD = """### Flink's execution options
@@ -115,7 +90,11 @@ An options factory (`spark.queryable_state.rocksdb_options_factory`, or
 (`spark.queryable_state.rocksdb_predefined_options`) sets some of them.
 """
 
-FLAGS = "Set by the flags of the command. Fields without a flag have a fixed value.\n"
+FLAGS = """By flags, by `QUERYABLE_STATE_<NAME>` in the environment, or by name in the file of
+`--config`, also in its table `[queryable_state.%s]`; the limits of servers and proxies below are
+set in the same way. `queryable-state config %s` shows the effective values.
+"""
+
 DRIVER = """The driver starts the process and passes these on. *Key* is the key of the application
 that sets the field; fields without one have a fixed value or follow from the executor.
 """
@@ -149,12 +128,17 @@ def page() -> str:
     sections = (
         Section("", APPLICATION, EnvironmentSettings, application),
         Section("", ROCKSDB, RocksDBSettings, rocksdb),
-        Section("Stand-alone proxy: `queryable-state proxy`", FLAGS, ProxySettings, PROXY_FLAGS),
+        Section(
+            "Stand-alone proxy: `queryable-state proxy`",
+            FLAGS % ("proxy", "proxy"),
+            ProxySettings,
+            flags_of(ProxySettings),
+        ),
         Section(
             "Checkpoint server: `queryable-state serve`",
-            FLAGS,
+            FLAGS % ("serve", "serve"),
             CheckpointServerSettings,
-            CHECKPOINT_SERVER_FLAGS,
+            flags_of(CheckpointServerSettings),
         ),
         *(
             Section(heading, DRIVER, settings, application_keys(settings))
@@ -178,8 +162,8 @@ def page() -> str:
 
 def table(section: Section) -> str:
     """One row a field, in the order of the class."""
-    meanings = docstrings(section.settings)
-    named = section.settings in (EnvironmentSettings, RocksDBSettings)
+    meanings = meanings_of(section.settings)
+    named = section.settings not in (StateServerSettings, CoordinatorSettings)
     columns = ["key"] if named else ["field", "key"]
     lines = [
         "| " + " | ".join([*columns, "default", "unit", "bounds", "meaning"]) + " |",
@@ -228,23 +212,6 @@ def fields(settings: type[Any]) -> list[dataclasses.Field[Any]]:
     return [rows[name] for name in order if name in rows]
 
 
-def docstrings(settings: type[Any]) -> dict[str, str]:
-    """The docstrings under the fields of a class and of its bases, each on one line."""
-    found: dict[str, str] = {}
-    for base in reversed([kind for kind in settings.__mro__ if dataclasses.is_dataclass(kind)]):
-        tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
-        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-        for statement, follower in itertools.pairwise(body):
-            if (
-                isinstance(statement, ast.AnnAssign)
-                and isinstance(statement.target, ast.Name)
-                and isinstance(follower, ast.Expr)
-                and isinstance(follower.value, ast.Constant)
-            ):
-                found[statement.target.id] = " ".join(str(follower.value.value).split())
-    return found
-
-
 def default_text(field: dataclasses.Field[Any]) -> str:
     """The default as a person reads it."""
     value = field.default
@@ -263,6 +230,16 @@ def default_text(field: dataclasses.Field[Any]) -> str:
 def bounds(field: dataclasses.Field[Any]) -> str:
     """The values that the field accepts."""
     return "`true`, `false`" if type_of(field) is bool else accepted_text(field)
+
+
+def flags_of(settings: type[Any]) -> dict[str, str]:
+    """Names and flags of the settings of a command, by field."""
+    found: dict[str, str] = {}
+    for field in fields(settings):
+        rule, name = accepted(field), name_of(field)
+        flags = [] if rule.flags is None else [f"--{name.replace('_', '-')}", *rule.flags]
+        found[field.name] = "`<br>`".join([name, *flags])
+    return found
 
 
 def application_keys(settings: type[Any]) -> dict[str, str]:

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.config.setting import accepted, type_of
 from queryable_state.server.config.settings_group import Origin, SettingsGroup
 from queryable_state.server.coordinator.settings import CoordinatorSettings
-from queryable_state.server.query.proxy.settings import ProxySettings
+from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
+from queryable_state.server.settings.environment_settings import EnvironmentSettings
+from queryable_state.server.settings.proxy_settings import ProxySettings
 from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
-from queryable_state.streaming.config.settings import EnvironmentSettings
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -40,13 +40,13 @@ CLASSES: dict[type[SettingsGroup], dict[str, Any]] = {
 FIELDS = [
     pytest.param(settings, field, id=f"{settings.__name__}.{field.name}")
     for settings in CLASSES
-    for field in dataclasses.fields(settings)  # type: ignore[arg-type]
+    for field in dataclasses.fields(settings)
     if not accepted(field).derived
 ]
 NUMBERS = [
     pytest.param(settings, field, id=f"{settings.__name__}.{field.name}")
     for settings in CLASSES
-    for field in dataclasses.fields(settings)  # type: ignore[arg-type]
+    for field in dataclasses.fields(settings)
     if type_of(field) in (int, float)
 ]
 

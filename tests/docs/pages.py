@@ -23,7 +23,7 @@ RUN = frozenset({"python", "console", "toml"})
 """Languages of blocks that `test_code_blocks.py` runs; it writes TOML into the file that its first
 line names, as in `# access.toml`."""
 
-ILLUSTRATION = frozenset({"text", "json", "properties", "mermaid"})
+ILLUSTRATION = frozenset({"text", "json", "properties", "toml", "mermaid"})
 """Languages of blocks that show output, configuration or a picture."""
 
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+)(?P<language>[^\n`]*)$")

@@ -13,8 +13,8 @@ from tests.grpcurl.conftest import grpcurl
 
 from queryable_state.client import QueryableStateClient
 from queryable_state.server.checkpoint_server.server import CheckpointServer
-from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
 from queryable_state.server.coordinator import JobConfig
+from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import query_pb2_grpc, registration_pb2
 

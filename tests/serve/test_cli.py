@@ -16,7 +16,7 @@ from tests.query.proxy.watching import NOT_SERVING, SERVING, Watched
 from queryable_state.cli import main
 from queryable_state.client import QueryableStateClient
 from queryable_state.server.checkpoint_server.server import CheckpointServer
-from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
+from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 from queryable_state.server.testing.cluster import corrupt
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queryable_state.streaming.config.settings import EnvironmentSettings
+from queryable_state.server.settings.environment_settings import EnvironmentSettings
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def test_sparks_configuration_comes_before_the_environment_before_the_file(tmp_p
     settings = EnvironmentSettings.load(
         {"spark.queryable_state.parallelism": "5", "spark.app.name": "x"},
         {
-            "QUERYABLE_STATE_FILE": str(file),
+            "QUERYABLE_STATE_CONFIG": str(file),
             "QUERYABLE_STATE_PARALLELISM": "4",
             "QUERYABLE_STATE_LEASE_MS": "1800",
             "QUERYABLE_STATE_OF_SOMEBODY_ELSE": "ignored",
@@ -37,7 +37,7 @@ def test_pyflinks_names_are_known_in_all_places(tmp_path: Path) -> None:
     )
     settings = EnvironmentSettings.load(
         {
-            "spark.queryable_state.file": str(file),
+            "spark.queryable_state.config": str(file),
             "spark.queryable_state.state.backend": "heap",
             "state.backend": "rocksdb",
             "state.checkpoints.dir": "/bare",
@@ -134,4 +134,6 @@ def test_a_wrong_setting_is_named(key: str, value: str, text: str) -> None:
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match=r"missing\.toml"):
-        EnvironmentSettings.load({"spark.queryable_state.file": str(tmp_path / "missing.toml")}, {})
+        EnvironmentSettings.load(
+            {"spark.queryable_state.config": str(tmp_path / "missing.toml")}, {}
+        )

@@ -8,6 +8,12 @@ from queryable_state.wire.packaging.extras import require_extra
 
 require_extra("streaming", "queryable_state.streaming")
 
+from queryable_state.server.settings.checkpoint_modes import (
+    CheckpointingMode,
+    ExternalizedCheckpointCleanup,
+    ExternalizedCheckpointRetention,
+)
+from queryable_state.server.settings.environment_settings import EnvironmentSettings
 from queryable_state.streaming import windows
 from queryable_state.streaming.co_functions import (
     CoFlatMapFunction,
@@ -16,11 +22,6 @@ from queryable_state.streaming.co_functions import (
     KeyedCoProcessFunction,
 )
 from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
-from queryable_state.streaming.config.checkpoint_modes import (
-    CheckpointingMode,
-    ExternalizedCheckpointCleanup,
-    ExternalizedCheckpointRetention,
-)
 from queryable_state.streaming.config.checkpoint_storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
@@ -36,7 +37,6 @@ from queryable_state.streaming.config.rocksdb_state_backend import (
     PredefinedOptions,
     RocksDBStateBackend,
 )
-from queryable_state.streaming.config.settings import EnvironmentSettings
 from queryable_state.streaming.config.state_backend import (
     CustomStateBackend,
     FsStateBackend,

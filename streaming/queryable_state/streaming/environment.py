@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from queryable_state.server.config.names import CONF_PREFIX
 from queryable_state.server.process.console_log import log_to_console
-from queryable_state.streaming.config.configuration import CONF_PREFIX
-from queryable_state.streaming.config.durability_settings import DurabilitySettings
-from queryable_state.streaming.config.settings import EnvironmentSettings, joined
+from queryable_state.server.settings.durability_settings import DurabilitySettings
+from queryable_state.server.settings.environment_settings import EnvironmentSettings, joined
 from queryable_state.streaming.execution.configuration import Configuration
 from queryable_state.streaming.execution.environment_options import EnvironmentOptions
 from queryable_state.streaming.graph.declarations import Declarations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.config.settings import joined
+from queryable_state.server.settings.environment_settings import joined
 from queryable_state.streaming.graph.nodes import FrameNode, OperatorNode, origin_of
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
 from queryable_state.streaming.runtime.operators.sink_window import is_window

@@ -31,7 +31,11 @@ DEADLINE_S = 20.0
         (["--endpoint", "/no/such/root"], "", "/no/such/root/_endpoint does not exist"),
         (["--endpoint", "s4://bucket/root"], "", "the scheme 's4'"),
         (["--coordinator", "a", "--advertise", "0.0.0.0"], "s", "nobody can connect"),
-        (["--coordinator", "a", "--host", "a:1"], "s", "--host 'a:1' has a port"),
+        (
+            ["--coordinator", "a", "--host", "a:1"],
+            "s",
+            "--host is 'a:1' (flag): the host",
+        ),
         (["--coordinator", "127.0.0.1:6123"], "", SECRET_VARIABLE),
         (["--coordinator", "127.0.0.1:6123", "--secret-file", "/no/such/file"], "s", "/no/such"),
         (["--coordinator", "127.0.0.1:6123", "--port", "many"], "s", "is not a port"),

@@ -55,7 +55,10 @@ def test_options_come_from_all_places_in_their_order(tmp_path: Path) -> None:
     )
     settings = EnvironmentSettings.load(
         {"spark.queryable_state.pipeline.name": "of spark"},
-        {"QUERYABLE_STATE_FILE": str(file), "QUERYABLE_STATE_PIPELINE_NAME": "of the environment"},
+        {
+            "QUERYABLE_STATE_CONFIG": str(file),
+            "QUERYABLE_STATE_PIPELINE_NAME": "of the environment",
+        },
     )
     assert settings.flink_options == {
         "pipeline.name": "of spark",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1.checkpoint_pb2 import OperatorSnapshot, RangeSnapshot
     from queryable_state.server.checkpoint.completed import Completed
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
-    from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
+    from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 
 # The one owner never changes.
 PLACEMENT_VERSION = 1

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from queryable_state.server.checkpoint.completed import Completed
-    from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
+    from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
     from queryable_state.server.state_server.stores.store_table import StoreTable
 
 _log = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Collection
 
 SECRET_VARIABLE = "QUERYABLE_STATE_SECRET"
 
@@ -42,9 +43,14 @@ def add_driver(parser: argparse.ArgumentParser) -> None:
 
 def coordinators_of(options: argparse.Namespace) -> tuple[str, ...]:
     """HOST:PORT of each `--coordinator`; may be empty only with `--endpoint`."""
-    if options.coordinator:
-        return tuple(parse_addresses(options.coordinator, "--coordinator", COORDINATOR_PORT))
-    if not options.endpoint:
+    return coordinator_addresses(options.coordinator or (), options.endpoint)
+
+
+def coordinator_addresses(given: Collection[str], endpoint: str) -> tuple[str, ...]:
+    """HOST:PORT of each address of a coordinator; may be empty only with an `endpoint`."""
+    if given:
+        return tuple(parse_addresses(given, "--coordinator", COORDINATOR_PORT))
+    if not endpoint:
         raise InvalidRequestError(
             "the command needs the driver of a job: give --endpoint with the job's state root, or "
             f"--coordinator HOST:PORT, as in 127.0.0.1:{COORDINATOR_PORT}"
@@ -57,13 +63,13 @@ def endpoint_of(options: argparse.Namespace) -> str:
     return whole_uri(options.endpoint) if options.endpoint else ""
 
 
-def secret_of(file: str | None, *, required: bool = True) -> str:
-    """The job's secret from the file of `--secret-file`, else from the environment.
+def secret_of(file: str | None, *, required: bool = True, default: str | None = None) -> str:
+    """The job's secret from the file of `--secret-file`, else `default` or from the environment.
 
     Raises `InvalidRequestError` if there is none and it is `required`.
     """
     if file is None:
-        secret = os.environ.get(SECRET_VARIABLE, "")
+        secret = os.environ.get(SECRET_VARIABLE, "") if default is None else default
     else:
         try:
             secret = Path(file).read_text()

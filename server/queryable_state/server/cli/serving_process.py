@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
+
+from queryable_state.server.config.effective import effective_settings, sources_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
+    from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
+    from queryable_state.server.settings.proxy_settings import ProxySettings
+
+_log = logging.getLogger(__name__)
 
 
 def tune() -> None:
@@ -36,11 +43,14 @@ def tune_after_start() -> None:
 
 
 def run_until_stopped(
-    what: str, serve: Callable[[GracefulShutdown], Awaitable[None]], *, log_level: str
+    what: str,
+    serve: Callable[[GracefulShutdown], Awaitable[None]],
+    *,
+    settings: ProxySettings | CheckpointServerSettings,
 ) -> int:
     """Runs `serve(shutdown)`, where signals trigger `shutdown`; returns the exit code.
 
-    Logs to stderr; `what` names the process in the log.
+    Logs to stderr, first where the settings came from; `what` names the process in the log.
     """
     import uvloop
 
@@ -49,7 +59,8 @@ def run_until_stopped(
     from queryable_state.server.process.memory import MemoryTrimmer
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 
-    log_to_stderr(log_level)
+    log_to_stderr(settings.log_level)
+    _log.info("%s: settings: %s", what, sources_text(effective_settings(settings)))
 
     async def run() -> None:
         shutdown = GracefulShutdown()

@@ -1,48 +1,13 @@
-"""Arguments of TLS: of commands that serve, and of commands that only call."""
+"""Arguments of TLS of commands that only call."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.security.tls_settings import (
-    CLIENT_CERTIFICATES,
-    TLS_MODES,
-    TlsSettings,
-)
 from queryable_state.wire.security.tls import Tls
 
 if TYPE_CHECKING:
     import argparse
-
-
-def add_serving_tls(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `TlsSettings`, for a command that serves."""
-    group = parser.add_argument_group("TLS", "PEM files are read again when they change")
-    group.add_argument(
-        "--tls",
-        choices=TLS_MODES,
-        default="auto",
-        help="serve and call with TLS; auto: if there is a certificate (default: %(default)s)",
-    )
-    _add_files(group, "certificate of this server, then the intermediate ones")
-    group.add_argument(
-        "--tls-client-certificates",
-        choices=CLIENT_CERTIFICATES,
-        default="none",
-        help="certificates that callers must present, signed by --tls-ca (default: %(default)s)",
-    )
-
-
-def serving_tls(options: argparse.Namespace) -> TlsSettings:
-    """The values of `add_serving_tls`."""
-    return TlsSettings(
-        tls=options.tls,
-        tls_certificate=options.tls_certificate,
-        tls_key=options.tls_key,
-        tls_ca=options.tls_ca,
-        tls_client_certificates=options.tls_client_certificates,
-        tls_server_name=options.tls_server_name,
-    )
 
 
 def add_calling_tls(parser: argparse.ArgumentParser) -> None:

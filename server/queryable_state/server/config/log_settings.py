@@ -12,11 +12,16 @@ LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogSettings(SettingsGroup):
-    """Level, folder and size of the log of a state server."""
+class LogLevel(SettingsGroup):
+    """Level of the log of a process."""
 
     log_level: str = setting("INFO", choices=LOG_LEVELS)
     """Lowest level of the lines that a process logs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSettings(LogLevel):
+    """Level, folder and size of the log of a state server."""
 
     log_dir: str = ""
     """Folder on each executor for state server logs, which stay there; empty: the server's own

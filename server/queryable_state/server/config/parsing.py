@@ -59,14 +59,15 @@ def value_of(field: dataclasses.Field[Any], given: Any) -> Any:
         if wanted is dict:
             return map_of(given)
         if wanted is tuple:
-            parts = text.split(",") if isinstance(given, str) else given
-            return tuple(str(part).strip() for part in parts if str(part).strip())
+            texts = [given] if isinstance(given, str) else given
+            parts = (part.strip() for each in texts for part in str(each).split(","))
+            return tuple(filter(None, parts))
         if isinstance(given, bool):
             raise ValueError(given)
         if wanted is int:
             return quantity(text, unit)
         if wanted is float:
-            return exact_quantity(text, unit)
+            return float(exact_quantity(text, unit))
     except (ValueError, KeyError, TypeError, OverflowError):
         raise ValueError(_wanted(field)) from None
     return choice_of(text, accepted(field).choices)

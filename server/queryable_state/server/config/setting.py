@@ -76,6 +76,12 @@ class Accepted:
     flink: Sequence[str] = ()
     """Flink's keys of the setting."""
 
+    name: str = ""
+    """Name of the setting in files, variables and flags; empty: the name of the field."""
+
+    flags: Sequence[str] | None = ()
+    """Short flags beside `--name`; None: the setting has no flag."""
+
     secret: bool = False
     """True: the value is not printed."""
 
@@ -98,6 +104,8 @@ def setting(
     text: str = "",
     unit: str = "",
     flink: Sequence[str] = (),
+    name: str = "",
+    flags: Sequence[str] | None = (),
     secret: bool = False,
     derived: bool = False,
     compare: bool = True,
@@ -115,6 +123,8 @@ def setting(
         text=text,
         unit=unit,
         flink=flink,
+        name=name,
+        flags=flags,
         secret=secret,
         derived=derived,
     )
@@ -131,6 +141,11 @@ def accepted(field: dataclasses.Field[Any]) -> Accepted:
     """What a field accepts; a field without `setting` accepts each value of its type."""
     found: Accepted = field.metadata.get(_METADATA, _ANY)
     return found
+
+
+def name_of(field: dataclasses.Field[Any]) -> str:
+    """The name of a setting in files, variables and flags."""
+    return accepted(field).name or field.name
 
 
 def type_of(field: dataclasses.Field[Any]) -> type:

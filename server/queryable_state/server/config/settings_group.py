@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from queryable_state.server.config.parsing import choice_of
-from queryable_state.server.config.setting import accepted, problem_of
+from queryable_state.server.config.setting import accepted, name_of, problem_of, setting, type_of
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Origin:
     """The name of the setting there."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class SettingsGroup:
     """Settings of one subject: base of frozen dataclasses whose fields are declared by `setting`.
 
@@ -37,8 +38,11 @@ class SettingsGroup:
     key_prefix: ClassVar[str] = ""
     """Begins the key of a field in errors."""
 
+    origins: Mapping[str, Origin] = setting(default_factory=dict, derived=True, compare=False)
+    """The places that values came from, by field; a default, or a value of code, has none."""
+
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):  # type: ignore[arg-type] # subclasses are
+        for field in dataclasses.fields(self):
             rule, value = accepted(field), getattr(self, field.name)
             if rule.choices and isinstance(value, str):
                 value = choice_of(value, rule.choices)
@@ -60,21 +64,32 @@ class SettingsGroup:
 
     def origin(self, name: str) -> Origin | None:
         """The place that the value of a field came from; None for a default or a value of code."""
-        origins: Mapping[str, Origin] = getattr(self, "origins", {})
-        return origins.get(name)
+        return self.origins.get(name)
 
     def named(self, name: str) -> str:
         """Key, value and origin of a field, for errors."""
-        fields = {field.name: field for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        fields = {field.name: field for field in dataclasses.fields(self)}
         value = "(not shown)" if accepted(fields[name]).secret else repr(getattr(self, name))
         origin = self.origin(name)
         if origin is None:
-            return f"{self.key_prefix}{name} is {value}"
+            return f"{self.key_prefix}{name_of(fields[name])} is {value}"
         return f"{origin.key} is {value} ({origin.place})"
 
     @classmethod
     def from_settings(cls, wider: object, **others: Any) -> Self:
-        """Settings with the fields that `wider` has too, and `others`; the rest are defaults."""
-        names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        shared = {name: getattr(wider, name) for name in names if hasattr(wider, name)}
+        """Settings with the fields that `wider` has too, also in nested groups, and `others`.
+
+        The rest are defaults.
+        """
+        shared: dict[str, Any] = {}
+        for field in dataclasses.fields(cls):
+            kind = type_of(field)
+            if issubclass(kind, SettingsGroup):
+                shared[field.name] = kind.from_settings(wider)
+            elif hasattr(wider, field.name):
+                shared[field.name] = getattr(wider, field.name)
+        names = {field.name for field in dataclasses.fields(cls)}
+        if "origins" in shared:
+            of_wider = shared["origins"]
+            shared["origins"] = {name: of_wider[name] for name in of_wider.keys() & names}
         return cls(**shared | others)

@@ -78,7 +78,7 @@ class ServerPorts(SettingsGroup):
 
     def state_server_ports(self) -> ServerPorts:
         """Only the ports of a state server."""
-        return ServerPorts(**ports_of(self))
+        return ServerPorts.from_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,18 +109,20 @@ class PublicListenSettings(SettingsGroup):
     host: str = host_setting("127.0.0.1")
     """Address to listen on; `0.0.0.0`: all of IPv4; `::`: all."""
 
-    advertised: str = setting("", check=_check_advertised)
+    advertised: str = setting("", check=_check_advertised, flags=("--advertise",))
     """HOST or HOST:PORT at which clients reach the process; empty:
     `QUERYABLE_STATE_ADVERTISED_HOST`, else `host`, or the name of the machine if that is all
     addresses."""
 
-    advertised_frame_port: int = setting(0, least=0, most=65535)
+    advertised_frame_port: int = setting(0, least=0, most=65535, flags=("--advertise-frame-port",))
     """Frame port at which clients reach the process; 0: the port it listens on."""
 
-    ports: str = ports_setting(PROXY_PORTS)
+    ports: str = ports_setting(PROXY_PORTS, name="proxy_ports", flags=("--port",))
     """Port, range or list; a 0 in it: any free port."""
 
-    frame_ports: str = ports_setting(PROXY_FRAME_PORTS, may_be_empty=True)
+    frame_ports: str = ports_setting(
+        PROXY_FRAME_PORTS, may_be_empty=True, name="proxy_frame_ports", flags=("--frame-port",)
+    )
     """Port, range or list for look-ups by frames, at the same place as the port of `ports`; empty:
     no frame port, look-ups are unary gRPC calls."""
 
@@ -128,7 +130,7 @@ class PublicListenSettings(SettingsGroup):
 def ports_of(ports: ServerPorts) -> dict[str, str]:
     """The five settings of a state server's ports, by name."""
     names = (field.name for field in dataclasses.fields(ServerPorts))
-    return {name: getattr(ports, name) for name in names}
+    return {name: getattr(ports, name) for name in names if name != "origins"}
 
 
 ANY_PORTS = ServerPorts(

@@ -18,7 +18,7 @@ class ServingSettings(SettingsGroup):
     default_deadline_ms: int = setting(10_000, least=1, most=DAY_MS)
     """Deadline of a query without one."""
 
-    lame_duck_s: float = setting(5.0, least=0, most=HOUR_S)
+    lame_duck_s: float = setting(5.0, least=0, most=HOUR_S, flags=("--lame-duck",))
     """How long a server still answers after SIGTERM, with the health NOT_SERVING; at least the
     health check interval of load balancers and clients. 0: not at all."""
 

@@ -27,6 +27,10 @@ def _not_empty(text: str) -> None:
         raise ValueError("it is empty, but every internal call needs it")
 
 
+def _without_origins(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in items if name != "origins"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class StateServerSettings(ServingSettings):
     """Settings of one state server process."""
@@ -93,7 +97,7 @@ class StateServerSettings(ServingSettings):
 
     def to_json(self) -> str:
         """The settings, secret included, for the standard input of the process."""
-        return json.dumps(dataclasses.asdict(self))
+        return json.dumps(dataclasses.asdict(self, dict_factory=_without_origins))
 
     @classmethod
     def from_json(cls, text: str) -> StateServerSettings:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 from queryable_state.internal.v1 import backend_pb2_grpc
 from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.query.proxy.proxy_server import ProxyServer
-from queryable_state.server.query.proxy.settings import ProxySettings
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import ANY_PORTS
+from queryable_state.server.settings.proxy_settings import ProxySettings
 from queryable_state.server.state_server.server import StateServer
 from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.testing.coordinator import in_process_coordinator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from queryable_state.streaming.config.checkpoint_modes import (
+from queryable_state.server.settings.checkpoint_modes import (
     CheckpointingMode,
     ExternalizedCheckpointCleanup,
 )
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
     from enum import IntEnum
 
-    from queryable_state.streaming.config.durability_settings import DurabilitySettings
+    from queryable_state.server.settings.durability_settings import DurabilitySettings
 
 _E = TypeVar("_E", bound="IntEnum")
 _LEAST_TIME_MS = 10

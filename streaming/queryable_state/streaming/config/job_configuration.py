@@ -8,14 +8,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.coordinator.model.job_config import JobConfig
+from queryable_state.server.settings.checkpoint_modes import ExternalizedCheckpointCleanup
+from queryable_state.server.settings.durability_settings import flink_names
 from queryable_state.server.storage.rocksdb.settings import PREDEFINED_OPTIONS, RocksDBSettings
-from queryable_state.streaming.config.checkpoint_modes import ExternalizedCheckpointCleanup
 from queryable_state.streaming.config.checkpoint_storage import (
     CheckpointStorage,
     JobManagerCheckpointStorage,
     stored_at,
 )
-from queryable_state.streaming.config.durability_settings import flink_names
 from queryable_state.streaming.config.rocksdb_state_backend import (
     EmbeddedRocksDBStateBackend,
     RocksDBStateBackend,
@@ -33,8 +33,8 @@ from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from queryable_state.server.config.backends import Backend
+    from queryable_state.server.settings.durability_settings import DurabilitySettings
     from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
-    from queryable_state.streaming.config.durability_settings import DurabilitySettings
 
 _BACKGROUND_INTERVAL_MS = 60_000
 _DELETED = (

@@ -16,7 +16,7 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from queryable_state.streaming.config.durability_settings import DurabilitySettings
+    from queryable_state.server.settings.durability_settings import DurabilitySettings
 
 UNLIMITED_ATTEMPTS = 2**31 - 1
 DEFAULT_DELAY_MS = 1_000

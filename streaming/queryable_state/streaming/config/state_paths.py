@@ -17,7 +17,7 @@ from queryable_state.wire.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.streaming.config.durability_settings import DurabilitySettings
+    from queryable_state.server.settings.durability_settings import DurabilitySettings
 
 IN_DRIVER: Final = "driver:"
 

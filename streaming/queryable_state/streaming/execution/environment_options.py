@@ -5,20 +5,19 @@ The methods that PyFlink has on its `StreamExecutionEnvironment`, with PyFlink's
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Self
 
-from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
-from queryable_state.streaming.config.configuration import SettingsParser
-from queryable_state.streaming.config.flink_keys import warn_without_effect
+from queryable_state.server.settings.environment_settings import (
+    EnvironmentSettings,
+    check_given_parallelism,
+)
+from queryable_state.server.settings.flink_keys import warn_without_effect
 from queryable_state.streaming.config.job_configuration import configured_backend
-from queryable_state.streaming.config.restart_strategy import configured_strategy
-from queryable_state.streaming.config.settings import EnvironmentSettings, check_given_parallelism
 from queryable_state.streaming.config.state_backend import StateBackend
-from queryable_state.streaming.execution.execution_config import ExecutionConfig
+from queryable_state.streaming.execution.configured_options import ConfiguredOptions
 from queryable_state.streaming.execution.execution_modes import (
     RuntimeExecutionMode,
     TimeCharacteristic,
@@ -27,72 +26,25 @@ from queryable_state.streaming.execution.slot_sharing_group import SlotSharingGr
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from typing import Any
-
-    from queryable_state.streaming.config.checkpoint_modes import CheckpointingMode
+    from queryable_state.server.settings.checkpoint_modes import CheckpointingMode
+    from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
     from queryable_state.streaming.config.restart_strategy import RestartStrategyConfiguration
-    from queryable_state.streaming.execution.configuration import Configuration
+    from queryable_state.streaming.execution.execution_config import ExecutionConfig
 
 _CHANGELOG = "each batch writes a changelog, with every state backend"
 
 
-class EnvironmentOptions(ABC):
+class EnvironmentOptions(ConfiguredOptions):
     """Options of the jobs that an environment starts later. Used from one thread."""
 
     def __init__(self, settings: EnvironmentSettings) -> None:
-        self._settings = settings
-        self._config = ExecutionConfig(settings)
-        self._checkpoints = CheckpointConfig.of(settings)
-        self._backend: StateBackend | None = None
+        super().__init__(settings)
         self._changelog_backend: bool | None = None
         self._warned: set[str] = set()
-
-    @property
-    def settings(self) -> EnvironmentSettings:
-        """The current settings."""
-        return dataclasses.replace(
-            self._settings,
-            parallelism=max(self._config.get_parallelism(), 0),
-            max_parallelism=self._config.get_max_parallelism(),
-        )
 
     def get_config(self) -> ExecutionConfig:
         """The execution configuration; changes apply to jobs started later."""
         return self._config
-
-    def configure(self, configuration: Configuration) -> None:
-        """Sets all options of a configuration, by Flink's keys or the names of settings.
-
-        Options that the configuration does not have keep their values. Raises InvalidRequestError
-        for an unknown key, or if a setting of running state servers would change.
-        """
-        parser = SettingsParser(dataclasses.fields(EnvironmentSettings))
-        parsed = parser.parse(configuration.to_dict(), "Configuration")
-        values = parsed.values
-        settings = dataclasses.replace(
-            self.settings,
-            **values,
-            flink_options={**self._settings.flink_options, **parsed.options},
-            origins={**self._settings.origins, **parsed.origins},
-        )
-        before = self.settings
-        self._check_changes(
-            [name for name in values if getattr(settings, name) != getattr(before, name)]
-        )
-        strategy = configured_strategy(settings) if "restart_strategy" in values else None
-        backend = configured_backend(settings) if "backend" in values else self._backend
-        copy.copy(self._checkpoints).configure(settings, values.keys())
-        self._add_files(parsed.options)
-        # Nothing below is refused, so a refused configuration leaves the options unchanged.
-        self._settings, self._backend = settings, backend
-        self._checkpoints.configure(settings, values.keys())
-        if strategy is not None:
-            self._config.set_restart_strategy(strategy)
-        self._config.set_parallelism(ExecutionConfig.PARALLELISM_DEFAULT)
-        self._config.set_max_parallelism(settings.max_parallelism)
-        self._config.set_parallelism(settings.parallelism or ExecutionConfig.PARALLELISM_DEFAULT)
-        self._config.configure(parsed.options)
 
     def set_parallelism(self, parallelism: int) -> Self:
         """Sets the subtasks per stateful operator; see `ExecutionConfig.set_parallelism`."""
@@ -288,11 +240,3 @@ class EnvironmentOptions(ABC):
     @abstractmethod
     def _default_parallelism(self) -> int:
         """The shuffle partitions of the Spark session."""
-
-    @abstractmethod
-    def _check_changes(self, fields: Collection[str]) -> None:
-        """Raises InvalidRequestError if a setting of running state servers would change."""
-
-    @abstractmethod
-    def _add_files(self, options: Mapping[str, Any]) -> None:
-        """Adds the files, archives and jars that options name."""

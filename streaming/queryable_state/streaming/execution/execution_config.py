@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from queryable_state.server.settings.environment_settings import (
+    EnvironmentSettings,
+    check_parallelism,
+)
 from queryable_state.streaming.config.restart_strategy import (
     RestartStrategies,
     RestartStrategyConfiguration,
 )
-from queryable_state.streaming.config.settings import EnvironmentSettings, check_parallelism
 from queryable_state.streaming.execution.execution_modes import (
     ExecutionMode,
     InputDependencyConstraint,

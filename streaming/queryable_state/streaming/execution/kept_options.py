@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from queryable_state.streaming.config.execution_options import METHODS, OPTIONS
-from queryable_state.streaming.config.flink_keys import warn_without_effect
+from queryable_state.server.settings.execution_options import METHODS, OPTIONS
+from queryable_state.server.settings.flink_keys import warn_without_effect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.config.settings import joined
+from queryable_state.server.settings.environment_settings import joined
 from queryable_state.streaming.graph.job_graph import JobGraph
 from queryable_state.streaming.graph.nodes import OperatorNode, SideOutputNode, SourceNode
 

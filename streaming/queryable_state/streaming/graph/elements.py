@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from queryable_state.streaming.config.settings import joined
+from queryable_state.server.settings.environment_settings import joined
 from queryable_state.streaming.runtime.columns.event_time import EVENT_TIME_COLUMN, EVENT_TIME_FIELD
 from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN
 from queryable_state.wire.errors import InvalidRequestError

@@ -13,7 +13,7 @@ from queryable_state.server.coordinator.model.queryable_names import (
     check_queryable_names,
 )
 from queryable_state.server.coordinator.model.registrations import operator_label
-from queryable_state.streaming.config.settings import joined
+from queryable_state.server.settings.environment_settings import joined
 from queryable_state.streaming.graph.event_times import EventTimes
 from queryable_state.streaming.graph.nodes import (
     OperatorNode,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from queryable_state.streaming.config.settings import check_given_parallelism
+from queryable_state.server.settings.environment_settings import check_given_parallelism
 from queryable_state.streaming.graph.job_graph import check_name
 from queryable_state.streaming.streams.stream_options import log_without_effect
 

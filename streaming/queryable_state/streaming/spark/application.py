@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from py4j.protocol import Py4JError
 
-from queryable_state.server.config.limits import Limits
-from queryable_state.server.config.log_settings import LogSettings
+from queryable_state.server.config.effective import effective_settings, sources_text
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.coordinator.settings import CoordinatorSettings
-from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.advertised import environment_host
 from queryable_state.server.state_server.settings import StateServerSettings
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from queryable_state.streaming.config.settings import EnvironmentSettings
+    from queryable_state.server.settings.environment_settings import EnvironmentSettings
 
 _log = logging.getLogger("queryable_state.streaming")
 
@@ -65,6 +63,12 @@ class SparkApplication:
         self.application_id: str = self._context.applicationId
         warn_of_risks(self._context)
         self._settings = settings.with_secret()
+        _log.info(
+            "settings of application %s: %s; print_effective_configuration() of an environment "
+            "shows them",
+            self.application_id,
+            sources_text(effective_settings(settings)),
+        )
         local = runs_on_one_machine(self._context)
         driver_host = "" if local else self._context.getConf().get("spark.driver.host", "") or ""
         self._host = settings.host or (_LOOPBACK if local else _every_address(driver_host))
@@ -159,12 +163,7 @@ class SparkApplication:
             coordinator_address=self.coordinator_address,
             executor_id="",
             host=self._host,
-            ports=settings.state_server_ports(),
             backend=server_backend(settings),
-            limits=Limits.from_settings(settings),
-            logs=LogSettings.from_settings(settings),
-            tls=TlsSettings.from_settings(settings),
-            access=AccessSettings.from_settings(settings),
         )
 
     def scratch_location(self) -> str:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from queryable_state.server.coordinator.model.job_config import JobConfig
+    from queryable_state.server.settings.environment_settings import EnvironmentSettings
     from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
     from queryable_state.streaming.config.restart_strategy import RestartStrategyConfiguration
-    from queryable_state.streaming.config.settings import EnvironmentSettings
     from queryable_state.streaming.config.state_backend import StateBackend
     from queryable_state.streaming.config.state_paths import StatePaths
     from queryable_state.streaming.graph.nodes import OperatorNode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from queryable_state.streaming.config.settings import check_given_parallelism
+from queryable_state.server.settings.environment_settings import check_given_parallelism
 from queryable_state.streaming.graph.job_graph import check_name
 from queryable_state.streaming.graph.nodes import OperatorNode, SourceNode, TransformNode
 from queryable_state.streaming.graph.stream_text import stream_text

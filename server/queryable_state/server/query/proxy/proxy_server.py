@@ -24,7 +24,7 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
-    from queryable_state.server.query.proxy.settings import ProxySettings
+    from queryable_state.server.settings.proxy_settings import ProxySettings
 
 
 _log = logging.getLogger(__name__)

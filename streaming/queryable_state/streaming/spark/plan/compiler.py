@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from queryable_state.server.coordinator import OperatorLayout
-    from queryable_state.streaming.config.settings import EnvironmentSettings
+    from queryable_state.server.settings.environment_settings import EnvironmentSettings
     from queryable_state.streaming.graph.job_graph import JobGraph
     from queryable_state.streaming.graph.nodes import OperatorNode, StreamNode
     from queryable_state.streaming.spark.application import SparkApplication

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.config.backends import BACKENDS
 from queryable_state.server.config.limits import Limits
+from queryable_state.server.config.log_settings import LogLevel
 from queryable_state.server.config.setting import setting
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
@@ -18,14 +19,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointServerSettings(PublicListenSettings, ServingSettings):
+class CheckpointServerSettings(PublicListenSettings, ServingSettings, LogLevel):
     """Settings of a process that serves one checkpoint or savepoint."""
 
     checkpoint: str
-    """URI of a checkpoint's or savepoint's folder; of a state root for its newest checkpoint."""
+    """URI of a checkpoint's or savepoint's folder (a path, file:///..., s3://...); of a state root
+    for its newest intact checkpoint."""
 
     storage_options: Mapping[str, Any] = setting(default_factory=dict, secret=True)
-    """Options of the file system of fsspec."""
+    """Options of the file system of fsspec, as a JSON object: `{"endpoint_url":
+    "http://localhost:9000"}` for your own S3 server; other keys and regions come from where the AWS
+    tools take them."""
 
     backend: str = setting("", choices=("", *BACKENDS))
     """Backend of the loaded state: `heap` or `rocksdb`; empty: that of the job."""

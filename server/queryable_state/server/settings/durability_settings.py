@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from queryable_state.server.config.setting import DAY_MS, GIB, LARGEST_INT, accepted, setting
 from queryable_state.server.config.settings_group import SettingsGroup
-from queryable_state.server.storage.rocksdb.settings import PREDEFINED_OPTIONS
-from queryable_state.streaming.config.checkpoint_modes import (
+from queryable_state.server.settings.checkpoint_modes import (
     CheckpointingMode,
     ExternalizedCheckpointCleanup,
 )
+from queryable_state.server.storage.rocksdb.settings import PREDEFINED_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

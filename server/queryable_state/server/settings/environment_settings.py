@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogSettings
+from queryable_state.server.config.names import CONF_PREFIX
 from queryable_state.server.config.setting import setting
-from queryable_state.server.coordinator.settings import BatchSettings
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import ListenSettings
 from queryable_state.server.serving.serving_settings import ServingSettings
-from queryable_state.streaming.config.configuration import CONF_PREFIX, settings_of
-from queryable_state.streaming.config.durability_settings import DurabilitySettings
-from queryable_state.streaming.config.task_settings import TaskSettings
+from queryable_state.server.settings.application_sources import application_settings
+from queryable_state.server.settings.batch_settings import BatchSettings
+from queryable_state.server.settings.durability_settings import DurabilitySettings
+from queryable_state.server.settings.task_settings import TaskSettings
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from queryable_state.server.config.settings_group import Origin
 
 MAX_PARALLELISM_LIMIT: Final = 32767
 
@@ -50,7 +49,7 @@ class EnvironmentSettings(
 
     Each field can be set as `spark.queryable_state.<field>` in Spark's configuration, as
     `QUERYABLE_STATE_<FIELD>` in the driver's environment, or in the TOML file that
-    `spark.queryable_state.file` or `QUERYABLE_STATE_FILE` names, in this order of precedence. A
+    `spark.queryable_state.config` or `QUERYABLE_STATE_CONFIG` names, in this order of precedence. A
     setting that Flink has (`state.checkpoints.dir`) can be set by Flink's keys too; in Spark's
     configuration they need no prefix. Times and sizes may have units.
     """
@@ -80,9 +79,6 @@ class EnvironmentSettings(
     flink_options: Mapping[str, Any] = setting(default_factory=dict, derived=True)
     """Flink's execution options that are set, by key; see `ExecutionConfig`."""
 
-    origins: Mapping[str, Origin] = setting(default_factory=dict, derived=True, compare=False)
-    """The places that values came from, by field; a value of code has none."""
-
     key_prefix: ClassVar[str] = CONF_PREFIX
 
     def check_relations(self) -> None:
@@ -104,8 +100,8 @@ class EnvironmentSettings(
         cls, conf: Mapping[str, str], environment: Mapping[str, str] = os.environ
     ) -> EnvironmentSettings:
         """Reads the settings from a Spark configuration, an environment and the file they name."""
-        parsed = settings_of(dataclasses.fields(cls), conf, environment)
-        return cls(**parsed.values, flink_options=parsed.options, origins=parsed.origins)
+        found = application_settings(cls, conf, environment)
+        return cls(**found.values, flink_options=found.options, origins=found.origins)
 
     def with_secret(self) -> EnvironmentSettings:
         """These settings, with a random secret if none is set."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from typing import TYPE_CHECKING, Final
+
+from queryable_state.server.config.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -128,9 +129,3 @@ def warn_without_effect(name: str, reason: str, warned: set[str]) -> None:
     if name not in warned:
         warned.add(name)
         _log.warning("%s has no effect: %s", name, reason)
-
-
-def nearest(key: str, known: Iterable[str], *, similarity: float = 0.75) -> str | None:
-    """The known key that is most similar to an unknown one; None if none is similar."""
-    found = difflib.get_close_matches(key, list(known), n=1, cutoff=similarity)
-    return found[0] if found else None

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.config.limits import Limits
+from queryable_state.server.config.log_settings import LogLevel
 from queryable_state.server.config.setting import setting
+from queryable_state.server.config.settings_group import SettingsGroup
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import PublicListenSettings
@@ -17,26 +19,34 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProxySettings(PublicListenSettings, ServingSettings):
-    """Settings of a stand-alone proxy."""
+class DriverSettings(SettingsGroup):
+    """How a proxy finds the driver of a job."""
 
-    coordinators: tuple[str, ...] = ()
-    """HOST:PORT of the coordinator, by each of its addresses; empty: those in the file of
-    `endpoint`."""
+    coordinators: tuple[str, ...] = setting((), name="coordinator")
+    """HOST[:PORT] of the coordinator in the driver, default port 6123; by each of its addresses,
+    with commas between; empty: those in the file of `endpoint`."""
 
-    secret: str = setting("", secret=True)
+    secret: str = setting("", secret=True, flags=None)
     """The job's secret, by which calls to the coordinator and to owners are signed; empty: the one
-    in the file of `endpoint`."""
+    of `secret_file`, else in the file of `endpoint`."""
+
+    secret_file: str = ""
+    """File with the job's secret; counts before `secret`."""
 
     endpoint: str = ""
     """URI of the state root of a job, of the checkpoint directory, or of the file `_endpoint` in
     one of them: the proxy reads there where the driver listens, again when it is lost."""
 
     storage_options: Mapping[str, Any] = setting(default_factory=dict, secret=True)
-    """Options of the file system of `endpoint`."""
+    """Options of the file system of `endpoint`, as a JSON object."""
 
     wait_for_driver: bool = False
     """True starts although no driver is found; the health is NOT_SERVING until one is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxySettings(DriverSettings, PublicListenSettings, ServingSettings, LogLevel):
+    """Settings of a stand-alone proxy."""
 
     limits: Limits = field(default_factory=Limits)
 
