@@ -15,9 +15,14 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
-import queryable_state.v1.Errors;
-import queryable_state.v1.QueryOuterClass;
-import queryable_state.v1.QueryableStateGrpc;
+import queryablestate.v1.BatchGetKvStateRequest;
+import queryablestate.v1.BatchGetKvStateResponse;
+import queryablestate.v1.Error;
+import queryablestate.v1.KeyResult;
+import queryablestate.v1.QueryableStateGrpc;
+import queryablestate.v1.Reason;
+import queryablestate.v1.ScanKvStateRequest;
+import queryablestate.v1.ScanKvStateResponse;
 
 /**
  * Looks up keys of a state, and counts its keys with a scan, with plain gRPC.
@@ -27,10 +32,10 @@ import queryable_state.v1.QueryableStateGrpc;
  */
 public final class Example {
   /** The reason of a refused call, which servers send as metadata. */
-  private static final Metadata.Key<Errors.Error> ERROR =
+  private static final Metadata.Key<Error> ERROR =
       Metadata.Key.of(
           "queryable-state-error-bin",
-          ProtoUtils.metadataMarshaller(Errors.Error.getDefaultInstance()));
+          ProtoUtils.metadataMarshaller(Error.getDefaultInstance()));
 
   /** gRPC retries calls that did not reach a server, and those refused while state moves. */
   private static final Map<String, ?> RETRIES =
@@ -81,20 +86,20 @@ public final class Example {
 
   /** Prints the values of many keys, each with the age of the batch it was read from. */
   private void lookUp(List<String> words) {
-    QueryOuterClass.BatchGetKvStateResponse answer =
+    BatchGetKvStateResponse answer =
         queries
             .withDeadlineAfter(5, TimeUnit.SECONDS)
             .batchGetKvState(
-                QueryOuterClass.BatchGetKvStateRequest.newBuilder()
+                BatchGetKvStateRequest.newBuilder()
                     .setStateName(state)
                     .addAllKeysJson(words.stream().map(Example::asJson).toList())
                     .build());
     for (int i = 0; i < words.size(); i++) {
-      QueryOuterClass.KeyResult result = answer.getResults(i);
-      if (result.getError().getReason() == Errors.Reason.UNKNOWN_KEY) {
+      KeyResult result = answer.getResults(i);
+      if (result.getError().getReason() == Reason.UNKNOWN_KEY) {
         System.out.printf("%s: nothing is stored%n", words.get(i));
       } else if (result.hasError()) {
-        Errors.Error error = result.getError();
+        Error error = result.getError();
         System.out.printf("%s: %s: %s%n", words.get(i), error.getReason(), error.getMessage());
       } else {
         double age = (System.currentTimeMillis() - result.getInfo().getCommitTimeMs()) / 1000.0;
@@ -107,16 +112,16 @@ public final class Example {
 
   /** Counts all keys of a state, as of one committed batch. */
   private void scan() {
-    Iterator<QueryOuterClass.ScanKvStateResponse> pages =
+    Iterator<ScanKvStateResponse> pages =
         queries.scanKvState(
-            QueryOuterClass.ScanKvStateRequest.newBuilder()
+            ScanKvStateRequest.newBuilder()
                 .setStateName(state)
                 .setJson(true)
                 .setKeysOnly(true)
                 .build());
     int keys = 0;
     while (pages.hasNext()) {
-      QueryOuterClass.ScanKvStateResponse page = pages.next();
+      ScanKvStateResponse page = pages.next();
       keys += page.getKeysCount();
       if (page.getLast()) {
         System.out.printf("scan: %d keys, complete: %b%n", keys, page.getComplete());
@@ -126,7 +131,7 @@ public final class Example {
 
   private static String describe(StatusRuntimeException failure) {
     Metadata trailers = Status.trailersFromThrowable(failure);
-    Errors.Error sent = trailers == null ? null : trailers.get(ERROR);
+    Error sent = trailers == null ? null : trailers.get(ERROR);
     return sent == null ? failure.getMessage() : sent.getReason() + ": " + sent.getMessage();
   }
 
