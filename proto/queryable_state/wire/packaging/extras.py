@@ -9,8 +9,14 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "cli": ("shtab",),
     "pandas": ("pandas", "pyarrow"),
     "server": (
-        "fsspec", "grpc_health", "grpc_reflection", "jwt", "psutil", "rocksdict", "uvloop",
-    ),  # fmt: skip
+        "fsspec",
+        "grpc_health",
+        "grpc_reflection",
+        "jwt",
+        "psutil",
+        "rocksdict",
+        "uvloop",
+    ),
     "streaming": ("numpy", "pandas", "pyarrow", "pyspark"),
 }
 """Names under which the packages of an extra are imported. `streaming` also needs `server`."""
