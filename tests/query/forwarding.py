@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,6 +41,15 @@ async def forwarded(host: str, port: int, to: int) -> AsyncIterator[str]:
         finally:
             for each in opened:
                 each.transport.abort()
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports that nobody has now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
 
 
 def port_of(address: str) -> int:

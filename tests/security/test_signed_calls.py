@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from queryable_state.server.security.replay_windows import WINDOW, ReplayWindows
 from queryable_state.server.security.signature_check import TOLERANCE_MS, SignatureCheck
-from queryable_state.wire.errors import AuthenticationError, InvalidRequestError
+from queryable_state.wire.errors import AuthenticationError, InvalidRequestError, Reason
+from queryable_state.wire.packaging.protocol_versions import VersionRange
+from queryable_state.wire.security import signed_calls
 from queryable_state.wire.security.authorization import (
     Bearer,
     Signed,
@@ -230,3 +232,24 @@ def test_a_client_with_a_token_is_told_that_the_port_is_not_for_it() -> None:
 def test_an_empty_secret_signs_nothing() -> None:
     with pytest.raises(InvalidRequestError, match="must not be empty"):
         CallSigner(" ")
+
+
+@pytest.mark.parametrize(
+    ("spoken", "older"),
+    [(VersionRange(0, 0), "the caller is older"), (VersionRange(7, 9), "this server is older")],
+)
+def test_a_caller_of_other_protocol_versions_is_told_which_side_to_upgrade(
+    spoken: VersionRange, older: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only after its signature is checked: a stranger learns nothing of versions."""
+    with monkeypatch.context() as patch:
+        patch.setattr(signed_calls, "INTERNAL", spoken)
+        header = CallSigner("secret", clock_ms=Clock()).header(METHOD)
+        strange = CallSigner("guessed", clock_ms=Clock()).header(METHOD)
+    check = SignatureCheck("secret", clock_ms=Clock())
+    with pytest.raises(InvalidRequestError, match=rf"{older}; upgrade the package") as refusal:
+        check.check(header, METHOD)
+    assert refusal.value.reason == Reason.PROTOCOL_MISMATCH
+    assert f"speaks {spoken}" in str(refusal.value)
+    with pytest.raises(AuthenticationError):
+        check.check(strange, METHOD)

@@ -7,6 +7,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
+import grpc.aio
 import pytest
 from tests.client.asking import until
 
@@ -18,8 +19,11 @@ from queryable_state.client import (
     RetryLaterError,
     blocking,
 )
+from queryable_state.v1 import query_pb2, query_pb2_grpc
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
@@ -48,9 +52,18 @@ async def killed(proxy: ProxyServer) -> None:
     await proxy.aclose()
 
 
+async def stopped(proxy: ProxyServer) -> None:
+    """Ends a proxy as SIGTERM does, after its time as a lame duck."""
+    await proxy.aclose()
+
+
+@pytest.mark.parametrize("end", [killed, stopped])
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "proxy"])
 async def test_a_client_moves_to_its_next_address_and_no_query_fails(
-    cluster: InProcessCluster, job: InProcessJob, direct: bool
+    cluster: InProcessCluster,
+    job: InProcessJob,
+    direct: bool,
+    end: Callable[[ProxyServer], Awaitable[None]],
 ) -> None:
     """Look-ups, listings and scans, while one proxy after the other goes."""
     proxies = [await cluster.add_proxy() for _ in range(3)]
@@ -76,7 +89,7 @@ async def test_a_client_moves_to_its_next_address_and_no_query_fails(
             for proxy in proxies[:2]:
                 before = answered
                 await until(lambda before=before: answered > before + 4)  # type: ignore[misc]
-                await killed(proxy)
+                await end(proxy)
             before = answered
             await until(lambda: answered > before + 8)
         finally:
@@ -160,6 +173,29 @@ async def test_a_server_that_was_reached_is_waited_for(
         await cluster.add_proxy(ports=str(port))
         assert len(await pending) == 100
         assert await listed
+
+
+async def test_another_port_of_the_application_is_said_at_once(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """Of the coordinator, of Spark tasks, and of frames."""
+    proxy = await cluster.add_proxy()
+    addresses = {
+        cluster.coordinator.address: "an internal port, of the coordinator",
+        cluster.servers[0].addresses.backend: "an internal port, of the coordinator",
+    }
+    async with grpc.aio.insecure_channel(proxy.address) as channel:
+        stub = query_pb2_grpc.QueryableStateStub(channel)
+        frames = (await stub.DescribeServer(query_pb2.DescribeServerRequest())).frames.port
+    if frames:
+        addresses[f"127.0.0.1:{frames}"] = f"is the frame port .* 127.0.0.1:{frames - 1}"
+    began = time.monotonic()
+    for address, text in addresses.items():
+        async with QueryableStateClient(addresses=address, timeout_s=DEADLINE_S) as client:
+            for call in (client.list_jobs(), client.get_kv_state("sensors", "last", "sensor_1")):
+                with pytest.raises(InvalidRequestError, match=text):
+                    await call
+    assert time.monotonic() - began < DEADLINE_S / 2
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.query.forwarding import ELSEWHERE, forwarded, port_of
+from tests.query.forwarding import ELSEWHERE, forwarded, free_ports, port_of
 
 from queryable_state.client import QueryableStateClient
 from queryable_state.server.security.access.access_settings import AccessSettings
@@ -33,15 +33,6 @@ async def stored(cluster: InProcessCluster) -> None:
     job = cluster.job("sensors", declare("last", "string", "double"))
     await job.run(0, {"last": {"sensor_1": 1.5, "sensor_2": 2.5}})
     await job.run(1, {"last": {}})
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports that nobody has now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 async def looked_up(host: str, port: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import stat
 import time
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.client.asking import DEADLINE_S, client_of
+from tests.client.asking import DEADLINE_S, client_of, until
 
 from queryable_state.client import RetryLaterError
 from queryable_state.server.checkpoint.endpoint_file import Endpoint, read_endpoint
@@ -60,9 +61,10 @@ async def next_run(cluster: InProcessCluster, job: InProcessJob, value: float) -
 
 
 async def test_a_proxy_finds_a_driver_that_starts_again_while_clients_wait(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Another port, another secret, other servers; clients of the proxy see only a pause."""
+    caplog.set_level(logging.INFO)
     async with contextlib.AsyncExitStack() as stack:
         first = await stack.enter_async_context(InProcessCluster(tmp_path))
         job = await first_run(first)
@@ -83,6 +85,12 @@ async def test_a_proxy_finds_a_driver_that_starts_again_while_clients_wait(
         asked = [asyncio.ensure_future(values(each)) for each in (client, direct)]
         second = InProcessCluster(tmp_path, engine=first.coordinator.engine)
         await stack.enter_async_context(second)
+        # The driver is found before it knows its jobs.
+        second.coordinator.coordinator.publish_endpoint(str(job.root), {})
+        found = f"the coordinator answers at {second.coordinator.address}"
+        await until(lambda: found in caplog.text)
+        done, _ = await asyncio.wait(asked, timeout=0.5)
+        assert not done
         await next_run(second, job, 2.0)
         after = endpoint_of(job.root)
         assert after.secret == second.coordinator.secret != before.secret

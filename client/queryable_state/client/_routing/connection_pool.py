@@ -76,7 +76,7 @@ class ConnectionPool:
             )
             for home in homes
         }
-        self._homes = HomeServers([*self._by_address.values()])
+        self._homes = HomeServers([*self._by_address.values()], connector)
         self._closed = False
 
     def for_owner(self, owner: Owner) -> ServerConnection:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.wire.addresses import host_and_port, join_address
 from queryable_state.wire.calls.listeners import NothingListensError, nothing_listens
+from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.frames.framed_stream import is_frame_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.client._connection.server_connection import ServerConnection
+    from queryable_state.wire.security.connector import Connector
 
 
 class HomeServers:
@@ -19,11 +23,13 @@ class HomeServers:
     so that a retry reaches another server.
     """
 
-    def __init__(self, servers: Sequence[ServerConnection]) -> None:
+    def __init__(self, servers: Sequence[ServerConnection], connector: Connector) -> None:
         """`servers`: at least one."""
         self._servers = tuple(servers)
+        self._connector = connector
         self._current = 0
-        self._was_reached = False
+        self._was_reached = self._looked_for_frames = False
+        self._frame_address = ""
 
     def __contains__(self, server: ServerConnection) -> bool:
         return server in self._servers
@@ -58,6 +64,7 @@ class HomeServers:
     async def refuse_if_nothing_listens(self) -> None:
         """Raises `NothingListensError` if no server was ever reached and no process listens.
 
+        Raises `InvalidRequestError` if an address is that of a frame port, not of a gRPC port.
         Called after a failed call: a wrong address, or a job that has not started, is said at once
         and not at the end of the caller's time.
         """
@@ -65,6 +72,16 @@ class HomeServers:
             return
         addresses = [server.address for server in self._servers]
         problem = await nothing_listens(addresses)
+        if not problem and not self._looked_for_frames:
+            self._looked_for_frames = True
+            self._frame_address = await self._frame_port_of(addresses)
+        if self._frame_address:
+            host, port = host_and_port(self._frame_address)
+            raise InvalidRequestError(
+                f"{self._frame_address} is the frame port of a server: give the gRPC port beside "
+                f"it, by default {join_address(host, port - 1)}; the client finds the frame port "
+                "itself"
+            )
         if problem:
             raise NothingListensError(
                 f"no state server or proxy listens at {' or '.join(addresses)} ({problem}): check "
@@ -72,3 +89,10 @@ class HomeServers:
                 "default",
                 retry_after_ms=1000,
             )
+
+    async def _frame_port_of(self, addresses: Sequence[str]) -> str:
+        """The first address at which a server takes frames; empty if there is none."""
+        for address in addresses:
+            if await is_frame_port(*host_and_port(address), self._connector):
+                return address
+        return ""

@@ -8,7 +8,12 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import CorruptDataError, QueryableStateError, RetryLaterError
+from queryable_state.wire.errors import (
+    AuthenticationError,
+    CorruptDataError,
+    QueryableStateError,
+    RetryLaterError,
+)
 from queryable_state.wire.frames.stream_hello import client_hello, gone, response_of, server_hello
 from queryable_state.wire.security.connector import CLEAR_TEXT
 from queryable_state.wire.security.tls_probe import expects_tls
@@ -30,8 +35,15 @@ PREAMBLE = b"QKVS\x00\x00\x00\x01"
 
 _LENGTH_BYTES = 4
 
+# Time for a server to answer the hello of `is_frame_port`.
+_LOOK_S = 1.0
+
 # How a port with TLS answers a client without. As the length of a frame it is over the limit.
 _TLS_ALERT = b"\x15\x03"
+
+
+class OtherServerError(RetryLaterError):
+    """Try another address of the name: another server than the expected one answers at this one."""
 
 
 def framed(frame: bytes) -> bytes:
@@ -145,13 +157,15 @@ class FramedStream(asyncio.Protocol):
         on_frame: Callable[[bytes], None],
         on_end: Callable[[QueryableStateError], None],
         timeout_s: float,
+        at: str = "",
         connector: Connector = CLEAR_TEXT,
         authorization: str = "",
     ) -> FramedStream:
         """Connects, sends the hello, and returns once the server's hello has arrived.
 
-        Raises `OSError` if no server answers within `timeout_s`, and `QueryableStateError` if
-        the server refuses or is not `server_id`.
+        `at`: the IP address of `host` to connect to; empty: any. Raises `OSError` if no server
+        answers within `timeout_s`, `OtherServerError` if the server is not `server_id`, and
+        another `QueryableStateError` if it refuses.
         """
         loop = asyncio.get_running_loop()
         stream = cls(f"{host}:{port}", on_frame=on_frame, on_end=on_end)
@@ -160,7 +174,7 @@ class FramedStream(asyncio.Protocol):
                 context = connector.context()
                 await loop.create_connection(
                     lambda: stream,
-                    host,
+                    at or host,
                     port,
                     ssl=context,
                     server_hostname=connector.server_name(host),
@@ -171,7 +185,7 @@ class FramedStream(asyncio.Protocol):
                 hello = await greeting
             if hello.server_id != server_id:
                 # Another server has the port, for example behind address translation.
-                raise RetryLaterError(f"{stream._address} is another server, {hello.server_id}")
+                raise OtherServerError(f"{stream._address} is another server, {hello.server_id}")
         except BaseException:
             stream._ended = True
             stream._greeting = None
@@ -242,3 +256,23 @@ class FramedStream(asyncio.Protocol):
             self._ended = True
             self._transport.abort()
             self._on_end(error)
+
+
+async def is_frame_port(host: str, port: int, connector: Connector) -> bool:
+    """True if a server takes frames at the port, whatever it says to this caller."""
+    try:
+        await FramedStream.open(
+            host,
+            port,
+            server_id="",
+            client="look for a frame port",
+            on_frame=lambda _frame: None,
+            on_end=lambda _error: None,
+            timeout_s=_LOOK_S,
+            connector=connector,
+        )
+    except (OtherServerError, AuthenticationError):
+        return True
+    except (OSError, QueryableStateError):
+        return False
+    return True

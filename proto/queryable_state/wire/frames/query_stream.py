@@ -6,6 +6,8 @@ the frame port is unreachable, for example behind a firewall, it uses unary gRPC
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc.aio
@@ -14,7 +16,7 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.addresses import host_and_port, join_address
 from queryable_state.wire.calls.channel_options import channel_options
 from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
-from queryable_state.wire.frames.framed_stream import FramedStream
+from queryable_state.wire.frames.framed_stream import FramedStream, OtherServerError
 from queryable_state.wire.frames.stream_hello import common_version, no_common_version
 from queryable_state.wire.security.authorization import FRAME_HELLO
 from queryable_state.wire.security.connector import CLEAR_TEXT
@@ -37,6 +39,10 @@ _DESCRIBE = "/queryable_state.v1.QueryableState/DescribeServer"
 # run in the background.
 _FIRST_ATTEMPT_S = 0.25
 _LATER_ATTEMPTS_S = 3.0
+
+# Addresses of a name that are tried, and attempts at one that may be a balancer's.
+_MOST_ADDRESSES = 16
+_ATTEMPTS = 4
 
 # The server answers but accepts no connection: it would refuse unary calls, too.
 _REFUSED_ANYWAY = (Reason.OVERLOADED, Reason.STOPPING, Reason.UNAUTHENTICATED)
@@ -188,7 +194,46 @@ class StreamOpener:
             raise no_common_version(
                 "this client", f"server {server.server_id}", frames.min_version, frames.max_version
             )
-        framed = await FramedStream.open(
+        failure: Exception | None = None
+        unreachable: set[str] = set()
+        for ip_address in await self._ip_addresses():
+            if ip_address in unreachable:
+                continue
+            try:
+                framed = await self._framed_at(ip_address, server, on_end, timeout_s)
+            except OtherServerError as problem:
+                failure = problem
+            except OSError as problem:
+                failure = problem
+                unreachable.add(ip_address)
+            else:
+                self._frame_ports.reached(self._address, self._frame_address(server))
+                return framed
+        assert failure is not None
+        raise failure
+
+    async def _ip_addresses(self) -> list[str]:
+        """The addresses at which the described server may be, to be tried in turn.
+
+        A name may stand for several servers, and gRPC has reached one of them. One address may be
+        that of a balancer, which chooses a server for each connection: it is tried several times.
+        """
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(self._host, None, type=socket.SOCK_STREAM)
+        ip_addresses = list(dict.fromkeys(str(info[4][0]) for info in found))[:_MOST_ADDRESSES]
+        if len(ip_addresses) == 1 and not self._server_id:
+            return ip_addresses * _ATTEMPTS
+        return ip_addresses
+
+    async def _framed_at(
+        self,
+        ip_address: str,
+        server: query_pb2.ServerDescription,
+        on_end: Callable[[QueryableStateError], None],
+        timeout_s: float,
+    ) -> FramedStream:
+        frames = server.frames
+        return await FramedStream.open(
             self._host,
             frames.port,
             server_id=server.server_id,
@@ -196,13 +241,12 @@ class StreamOpener:
             on_frame=self._on_frame,
             on_end=on_end,
             timeout_s=timeout_s,
+            at=ip_address,
             connector=self._connector,
             authorization=""
             if self._credentials is None
             else self._credentials.header(FRAME_HELLO),
         )
-        self._frame_ports.reached(self._address, self._frame_address(server))
-        return framed
 
     async def _describe(self, timeout_s: float) -> query_pb2.ServerDescription:
         describe: Any = self._channel.unary_unary(

@@ -170,7 +170,7 @@ class CoordinatorParts:
             settings,
         )
         secret_file = SecretFile(settings.secret)
-        self.endpoints.open(port.address)
+        self.endpoints.open(port.address, tls=settings.tls.uses_tls)
         stack.callback(secret_file.remove)
         stack.callback(self.endpoints.close)
         stack.callback(port.release)

@@ -14,7 +14,13 @@ from queryable_state.server.coordinator_client import (
 )
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import AuthenticationError, QueryableStateError
+from queryable_state.wire.errors import (
+    AuthenticationError,
+    QueryableStateError,
+    RetryLaterError,
+    UnknownJobError,
+    UnknownStateError,
+)
 from queryable_state.wire.security.connector import CLEAR_TEXT
 from queryable_state.wire.security.signed_calls import CallSigner
 
@@ -37,6 +43,9 @@ _ROUND_S = 0.3
 
 _RETRY_AFTER_MS = 200
 
+# Longest time from the start of a coordinator to that of its jobs.
+_STARTING_S = 120.0
+
 _T = TypeVar("_T")
 
 
@@ -56,7 +65,9 @@ class FollowedCoordinator:
         self.signer = CallSigner(secrets.token_urlsafe(32))
         """Signer of the calls to owners, with the secret of the coordinator once it is found."""
         self._looking = asyncio.Lock()
-        self._looked_s = float("-inf")
+        self._looked_s = self._found_s = float("-inf")
+        self._located: set[tuple[str, str]] = set()
+        """Jobs, as clients name them, and states that a coordinator has located."""
 
     @property
     def address(self) -> str:
@@ -83,8 +94,25 @@ class FollowedCoordinator:
     async def locate_state(
         self, request: query_pb2.LocateStateRequest
     ) -> query_pb2.LocateStateResponse:
-        """Same contract as `CoordinatorClient.locate_state`."""
-        return await self._call(lambda client: client.locate_state(request))
+        """Same contract as `CoordinatorClient.locate_state`.
+
+        A driver that starts again knows its jobs later than it answers: for a state that was
+        located before it raises `RetryLaterError` meanwhile.
+        """
+        try:
+            response = await self._call(lambda client: client.locate_state(request))
+        except (UnknownJobError, UnknownStateError) as unknown:
+            since_s = asyncio.get_running_loop().time() - self._found_s
+            if since_s > _STARTING_S or (request.job, request.state_name) not in self._located:
+                raise
+            raise RetryLaterError(
+                f"the job's driver has started again and is not ready: {unknown}",
+                retry_after_ms=_RETRY_AFTER_MS,
+            ) from None
+        registration = response.location.registration
+        for job in (request.job, registration.job_id.hex()):
+            self._located.add((job, request.state_name))
+        return response
 
     async def trigger_savepoint(
         self, request: coordinator_pb2.TriggerSavepointRequest, *, timeout_s: float
@@ -166,6 +194,7 @@ class FollowedCoordinator:
         before, self._client = self._client, client
         self._current = endpoint
         self.signer.use(endpoint.secret)
+        self._found_s = asyncio.get_running_loop().time()
         if before is not None:
             _log.info("the coordinator answers at %s", endpoint.address)
             await before.aclose()
