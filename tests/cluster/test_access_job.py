@@ -62,7 +62,9 @@ def test_each_state_server_answers_what_the_token_may_read(
             assert [state.value() for state in found] == [3] * len(SENSORS)
             with pytest.raises(PermissionDeniedError):
                 client.measure(job.job_id, "count")
-        with closing(QueryableStateClient(host, port, timeout_s=30)) as client:
-            with pytest.raises(AuthenticationError):
-                client.get_kv_states(job.job_id, "count", SENSORS)
+        with (
+            closing(QueryableStateClient(host, port, timeout_s=30)) as client,
+            pytest.raises(AuthenticationError),
+        ):
+            client.get_kv_states(job.job_id, "count", SENSORS)
     job.cancel()
