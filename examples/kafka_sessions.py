@@ -237,7 +237,7 @@ def main() -> int:
             .config("spark.ui.enabled", "false")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.queryable_state.backend", options.backend)
-            .config("state.checkpoints.dir", str(folder / "state"))
+            .config("spark.queryable_state.state.checkpoints.dir", str(folder / "state"))
             .getOrCreate()
         )
         stack.callback(spark.stop)

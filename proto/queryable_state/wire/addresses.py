@@ -56,8 +56,6 @@ def parse_host(text: str, what: str) -> str:
 
 def parse_port(port: object, what: str) -> int:
     """A port to connect to; raises `InvalidRequestError` that names `what` for another value."""
-    if isinstance(port, str) and port.isascii() and port.isdigit():
-        port = int(port)
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port <= LARGEST_PORT:
         raise InvalidRequestError(
             f"{what}: {port!r} is not a port to connect to: use a number from 1 to {LARGEST_PORT}"
@@ -81,7 +79,11 @@ def split_address(text: str, what: str) -> tuple[str, int | None]:
             "[::1]:9069"
         )
     host = parse_host(match[1] or match[2], what)
-    return host, None if match[3] is None else parse_port(match[3], f"{what} {text!r}")
+    port = match[3]
+    if port is None:
+        return host, None
+    is_number = port.isascii() and port.isdigit()
+    return host, parse_port(int(port) if is_number else port, f"{what} {text!r}")
 
 
 def parse_address(text: str, what: str, default_port: int = 0) -> tuple[str, int]:

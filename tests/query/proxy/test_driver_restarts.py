@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import stat
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,9 @@ from queryable_state.client import RetryLaterError
 from queryable_state.server.checkpoint.endpoint_file import Endpoint, read_endpoint
 from queryable_state.server.checkpoint.file_systems.storage import MissingFileError
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
+from queryable_state.server.cli.driver_arguments import SECRET_VARIABLE
 from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob, declare
-from queryable_state.wire.errors import AuthenticationError, CorruptDataError, InvalidRequestError
+from queryable_state.wire.errors import AuthenticationError, InvalidRequestError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,40 +222,6 @@ async def test_what_cannot_work_is_said_at_once(tmp_path: Path) -> None:
         assert time.monotonic() - began < DEADLINE_S / 2
 
 
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        (b"", "is no endpoint file"),
-        (b"[]", "is no endpoint file"),
-        (b"{}", "'format_version'"),
-        (b'{"format_version": 2}', "upgrade this process"),
-        (
-            b'{"format_version": 1, "application": "a", "coordinators": [], "secret": "s"}',
-            "names no address",
-        ),
-    ],
-)
-def test_a_damaged_file_is_refused_without_its_secret(
-    tmp_path: Path, content: bytes, text: str
-) -> None:
-    (tmp_path / "_endpoint").write_bytes(content)
-    with pytest.raises(CorruptDataError, match=text):
-        endpoint_of(tmp_path)
-
-
-def test_the_format_is_pinned(tmp_path: Path) -> None:
-    endpoint = Endpoint(
-        application="app-1", coordinators=("driver:6123", "[::1]:6123"), secret="s", written_ms=7
-    )
-    expected: Any = (
-        b'{\n  "application": "app-1",\n  "coordinators": [\n    "driver:6123",\n'
-        b'    "[::1]:6123"\n  ],\n  "secret": "s",\n  "written_ms": 7,\n  "tls": false,\n'
-        b'  "format_version": 1\n}\n'
-    )
-    assert endpoint.to_json() == expected
-    assert Endpoint.from_json(expected, "file") == endpoint
-
-
 async def test_health_follows_the_driver(tmp_path: Path) -> None:
     """NOT_SERVING while there is none, SERVING when the next one is found."""
     async with contextlib.AsyncExitStack() as stack:
@@ -279,3 +247,36 @@ async def test_health_follows_the_driver(tmp_path: Path) -> None:
         await stack.enter_async_context(second)
         await next_run(second, job, 2.0)
         await becomes(health_pb2.HealthCheckResponse.SERVING)
+
+
+async def test_commands_find_the_driver_by_its_endpoint_file(tmp_path: Path) -> None:
+    """A proxy and a savepoint, as processes without address and secret."""
+    async with InProcessCluster(tmp_path) as cluster:
+        job = await first_run(cluster)
+        await job.run(1, {"last": {}})
+        environment = {name: value for name, value in os.environ.items() if name != SECRET_VARIABLE}
+        command = (sys.executable, "-m", "queryable_state.cli")
+        proxy = await asyncio.create_subprocess_exec(
+            *(*command, "proxy", "--endpoint", str(job.root), "--port", "0", "--frame-port", "0"),
+            stdout=asyncio.subprocess.PIPE,
+            env=environment,
+        )
+        try:
+            assert proxy.stdout is not None
+            async with asyncio.timeout(DEADLINE_S):
+                line = (await proxy.stdout.readline()).decode()
+            async with client_of(line.removeprefix("proxy at ").strip()) as client:
+                assert await values(client) == {1.0}
+            savepoint = await asyncio.create_subprocess_exec(
+                *(*command, "savepoint", "sensors", str(tmp_path / "savepoints")),
+                *("--endpoint", str(job.root / "_endpoint")),
+                stdout=asyncio.subprocess.PIPE,
+                env=environment,
+            )
+            async with asyncio.timeout(DEADLINE_S):
+                output, _ = await savepoint.communicate()
+            assert savepoint.returncode == 0
+            assert output.decode().startswith(str(tmp_path / "savepoints"))
+        finally:
+            proxy.kill()
+            await proxy.wait()

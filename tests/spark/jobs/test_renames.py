@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from tests.spark.folders import files_of
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 
 from queryable_state.client.blocking import QueryableStateClient
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 
 def readings(count: int = 3) -> list[dict[str, object]]:
     return [{"sensor": "a", "temperature": float(number)} for number in range(count)]
-
-
-def files_of(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def counting(env: StreamExecutionEnvironment, source: Feed, uid: str) -> OperatorStream:

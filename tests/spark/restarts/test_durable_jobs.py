@@ -9,6 +9,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.spark.folders import files_of
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 from tests.spark.waiting import until
 
@@ -244,7 +245,7 @@ def test_a_cancelled_job_may_leave_nothing(
     source = feed(READINGS)
     source.add(reading("a"))
     count(env, source).cancel()
-    assert not [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    assert files_of(tmp_path / "state") == []
     assert counts(count(env, source)) == [1, None, None]
 
 

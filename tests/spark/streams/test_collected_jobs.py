@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.spark.folders import entries_of
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 from tests.spark.restarts.test_durable_jobs import reading
 
@@ -34,11 +35,11 @@ def test_a_job_without_a_name_leaves_no_files(
     env = new_environment(checkpoint_directory=str(directory), backend="heap")
     found = numbers(env).execute_and_collect()
     assert sorted(found) == [1, 2, 4]
-    assert list(directory.iterdir()) == []
+    assert entries_of(directory) == []
     assert env.from_collection([1, 2, 3]).execute_and_collect(limit=2) == [1, 2]
     with numbers(env).execute_and_collect() as found:  # type: ignore[union-attr]  # without a limit
         next(found)
-    assert list(directory.iterdir()) == []
+    assert entries_of(directory) == []
 
 
 def test_a_named_job_is_resumed(
@@ -53,7 +54,7 @@ def test_a_named_job_is_resumed(
         with counts.execute_and_collect("counting") as found:  # type: ignore[union-attr]
             assert next(found)[1] == expected
             found.job.process_all_available()
-    assert [each.name for each in directory.iterdir()] == ["counting"]
+    assert [each.name for each in entries_of(directory)] == ["counting"]
 
 
 def test_a_failed_job_without_a_name_keeps_its_files_and_names_them(
@@ -67,6 +68,6 @@ def test_a_failed_job_without_a_name_keeps_its_files_and_names_them(
         pytest.raises(Exception, match="ZeroDivisionError"),
     ):
         list(found)
-    (folder,) = directory.iterdir()
+    (folder,) = entries_of(directory)
     kept = [each.getMessage() for each in caplog.records if "has failed" in each.getMessage()]
     assert [str(folder) in text for text in kept] == [True]

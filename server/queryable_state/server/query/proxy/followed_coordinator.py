@@ -14,6 +14,7 @@ from queryable_state.server.coordinator_client import (
 )
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.calls.listeners import nothing_listens
 from queryable_state.wire.errors import (
     AuthenticationError,
     QueryableStateError,
@@ -41,6 +42,10 @@ _failures = RateLimitedLog(_log)
 _TRY_S = 1.0
 _ROUND_S = 0.3
 
+# Time for a coordinator that listens to answer the first call, and between two attempts.
+_CONNECT_S = 5.0
+_PAUSE_S = 0.1
+
 _RETRY_AFTER_MS = 200
 
 # Longest time from the start of a coordinator to that of its jobs.
@@ -65,6 +70,7 @@ class FollowedCoordinator:
         self.signer = CallSigner(secrets.token_urlsafe(32))
         """Signer of the calls to owners, with the secret of the coordinator once it is found."""
         self._looking = asyncio.Lock()
+        self._tried: list[str] = []
         self._looked_s = self._found_s = float("-inf")
         self._located: set[tuple[str, str]] = set()
         """Jobs, as clients name them, and states that a coordinator has located."""
@@ -75,9 +81,22 @@ class FollowedCoordinator:
         return "" if self._current is None else self._current.address
 
     async def connect(self) -> None:
-        """Finds the coordinator; raises why the last of its addresses does not answer."""
+        """Finds the coordinator; raises why the last of its addresses does not answer.
+
+        Raises at once if nothing listens at any address; a process that listens may be busy.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + _CONNECT_S
         async with self._looking:
-            await self._look()
+            while True:
+                try:
+                    await self._look()
+                except CoordinatorUnreachableError:
+                    if loop.time() > deadline_s or await nothing_listens(self._tried):
+                        raise
+                    await asyncio.sleep(_PAUSE_S)
+                else:
+                    return
 
     async def list_jobs(
         self, request: query_pb2.ListJobsRequest, *, timeout_s: float | None = None
@@ -173,7 +192,9 @@ class FollowedCoordinator:
     async def _look(self) -> None:
         """Takes the first address that answers; raises the failure of the last one."""
         failure: QueryableStateError | None = None
-        for endpoint in await self._endpoints.read():
+        endpoints = await self._endpoints.read()
+        self._tried = [endpoint.address for endpoint in endpoints]
+        for endpoint in endpoints:
             candidate = CoordinatorClient(
                 endpoint.address, endpoint.secret, connector=self._connector
             )
