@@ -258,3 +258,11 @@ async def test_an_open_client_survives_the_renewal_of_its_authority(
                 assert (await other.get_kv_state("sensors", "last", "sensor_1")).value() == 1.0
             assert len(await client.list_states("sensors")) == 1
             assert (await client.get_kv_state("sensors", "last", "sensor_2")).value() == 2.0
+
+
+async def test_the_expected_name_replaces_the_host(tmp_path: Path, authority: Authority) -> None:
+    async with running(tmp_path, authority.settings()) as cluster:
+        address = cluster.servers[0].addresses.proxy
+        await read_all(address, replace(authority.client(), server_name="localhost"))
+        with pytest.raises(AuthenticationError, match="not for elsewhere"):
+            await read_all(address, replace(authority.client(), server_name="elsewhere"))

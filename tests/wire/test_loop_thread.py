@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pytest
 
 from queryable_state.wire.calls.loop_thread import LoopThread
 from queryable_state.wire.errors import RetryLaterError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 def _thread_names() -> set[str]:
@@ -78,3 +82,25 @@ def test_stop_fails_what_is_pending_and_runs_the_cleanup() -> None:
     assert cleaned.is_set()
     with pytest.raises(RetryLaterError, match="stopped"):
         thread.call(wait)
+
+
+def test_stop_ends_generators_that_nobody_reads_to_their_end() -> None:
+    """Else the garbage collector would call the closed loop."""
+    thread = LoopThread("calls under test")
+    ended = threading.Event()
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            ended.set()
+
+    left = numbers()
+
+    async def first() -> int:
+        return await anext(left)
+
+    assert thread.call(first) == 1
+    thread.stop()
+    assert ended.is_set()

@@ -12,6 +12,7 @@ from tests.spark.waiting import until
 from queryable_state.streaming.spark.queries.checkpoint_files import CheckpointFiles
 from queryable_state.streaming.spark.queries.listener import CommitListener
 from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter
+from queryable_state.streaming.spark.queries.spark_log import SparkLog
 from queryable_state.wire.errors import CorruptDataError, JobError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -46,10 +47,12 @@ def engine(spark: SparkSession) -> SparkAdapter:
 @pytest.fixture
 def observed(spark: SparkSession, engine: SparkAdapter) -> Iterator[Observed]:
     observer = Observed()
-    listener = CommitListener(engine, observer, lambda *_: None)
+    spark_log = SparkLog(spark.sparkContext)
+    listener = CommitListener(engine, observer, lambda *_: None, spark_log)
     spark.streams.addListener(listener)
     yield observer
     spark.streams.removeListener(listener)
+    spark_log.close()
 
 
 def test_clocks_and_commits_are_those_of_sparks_logs(

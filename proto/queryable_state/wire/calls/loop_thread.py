@@ -150,6 +150,9 @@ class LoopThread:
             for task in tasks:
                 task.cancel()
             loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            # A generator that is collected later would call the closed loop.
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
             # The last turn runs the callbacks that notify callers.
             loop.run_until_complete(asyncio.sleep(0))
         finally:

@@ -31,6 +31,7 @@ class FramePorts:
     def __init__(self) -> None:
         self._unreachable: dict[str, _Unreachable] = {}
         self._tls: dict[str, TlsDiagnosis] = {}
+        self._tls_problems: dict[str, str] = {}
 
     def problem(self, address: str) -> str:
         """Why the server is not queried over frames; empty: no problem is known."""
@@ -71,16 +72,18 @@ class FramePorts:
         """Drops the entries of a server that this process no longer queries."""
         self._unreachable.pop(address, None)
         self._tls.pop(address, None)
+        self._tls_problems.pop(address, None)
 
     async def diagnosis(
         self, address: str, connector: Connector, error: QueryableStateError
     ) -> QueryableStateError:
-        """The problem of TLS why a server is not reached, which it logs; else the error."""
+        """The problem of TLS why a server is not reached, else the error; logs a problem once."""
         known = self._tls.get(address)
         if known is None:
             known = self._tls[address] = TlsDiagnosis(address, connector)
         problem = await known.explained(error)
-        if problem is not error:
+        if problem is not error and self._tls_problems.get(address) != problem.message:
+            self._tls_problems[address] = problem.message
             _log.warning("%s", problem)
         return problem
 

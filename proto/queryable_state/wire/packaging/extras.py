@@ -8,7 +8,15 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "arrow": ("pyarrow",),
     "cli": ("shtab",),
     "pandas": ("pandas", "pyarrow"),
-    "server": ("fsspec", "grpc_health", "grpc_reflection", "psutil", "rocksdict", "uvloop"),
+    "server": (
+        "fsspec",
+        "grpc_health",
+        "grpc_reflection",
+        "jwt",
+        "psutil",
+        "rocksdict",
+        "uvloop",
+    ),
     "streaming": ("numpy", "pandas", "pyarrow", "pyspark"),
 }
 """Names under which the packages of an extra are imported. `streaming` also needs `server`."""

@@ -74,17 +74,7 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
     def RegisterServer(
         self, request: coordinator_pb2.RegisterServerRequest, context: grpc.ServicerContext
     ) -> coordinator_pb2.Lease:
-        lease = _answer(self._leases.register, request, context)
-        _log.info(
-            "state server %s of executor %s registered: queries %s, proxy %s, backend %s, log %s",
-            request.server_id,
-            request.executor_id,
-            request.query_address,
-            request.proxy_address,
-            request.backend_address,
-            request.log_file,
-        )
-        return lease
+        return _answer(self._leases.register, request, context)
 
     def Heartbeat(
         self, request: coordinator_pb2.HeartbeatRequest, context: grpc.ServicerContext

@@ -62,21 +62,19 @@ class ServerTls:
 
     def credentials(self) -> grpc.ServerCredentials:
         """Credentials of one gRPC server."""
-        given = self._current.generation
+        given = self._current.get().configuration
 
         def newer() -> grpc.ServerCertificateConfiguration | None:
-            # Called by gRPC at each handshake.
+            # Called by gRPC at each handshake, on any of its threads.
             nonlocal given
-            current = self._current.get()
-            if given == self._current.generation:
+            newest = self._current.get().configuration
+            if newest is given:
                 return None
-            given = self._current.generation
-            return current.configuration
+            given = newest
+            return newest
 
         fetcher: Any = newer
-        return grpc.dynamic_ssl_server_credentials(
-            self._current.get().configuration, fetcher, self._needs_client_certificates
-        )
+        return grpc.dynamic_ssl_server_credentials(given, fetcher, self._needs_client_certificates)
 
     def context(self) -> ssl.SSLContext:
         """The context of a frame port; each handshake uses the newest files."""

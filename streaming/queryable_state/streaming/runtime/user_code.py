@@ -10,14 +10,31 @@ _PATHS = sysconfig.get_paths()
 _LIBRARIES = tuple({_PATHS[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _OWN: Final = "/queryable_state/"
 _MOST_CHARACTERS: Final = 200
+_MOST_OF_MESSAGE: Final = 2000
 
 
 def place_of(error: BaseException) -> str:
     """`FILE:LINE in FUNCTION` of the innermost frame in the user's program; empty if none is."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(_LIBRARIES) and _OWN not in frame.filename:
+        if _is_of_user(frame):
             return f"{frame.filename}:{frame.lineno} in {frame.name}"
     return ""
+
+
+def users_traceback(error: BaseException) -> str:
+    """The traceback of an error in user code, from the user's first frame on, with its causes.
+
+    Complete if no frame is the user's.
+    """
+    whole = traceback.TracebackException.from_exception(error)
+    seen: set[int] = set()
+    part: traceback.TracebackException | None = whole
+    while part is not None and id(part) not in seen:
+        seen.add(id(part))
+        first = next((at for at, frame in enumerate(part.stack) if _is_of_user(frame)), 0)
+        part.stack = traceback.StackSummary.from_list(list(part.stack)[first:])
+        part = part.__cause__ or part.__context__
+    return "".join(whole.format()).rstrip()
 
 
 def at_place(error: BaseException) -> str:
@@ -27,8 +44,9 @@ def at_place(error: BaseException) -> str:
 
 
 def described(error: BaseException) -> str:
-    """Class and text of an error in user code, and its place in the user's program."""
-    return f"{type(error).__name__}: {error}{at_place(error)}"
+    """Class and text of an error in user code, shortened, and its place in the user's program."""
+    text = shortened(str(error), _MOST_OF_MESSAGE)
+    return f"{type(error).__name__}: {text}{at_place(error)}"
 
 
 def shown(value: Any) -> str:
@@ -37,6 +55,13 @@ def shown(value: Any) -> str:
         text = repr(value)
     except Exception as error:  # noqa: BLE001 - a user's __repr__ may raise anything
         return f"a {type(value).__name__} whose repr failed: {error!r}"
-    if len(text) <= _MOST_CHARACTERS:
-        return text
-    return f"{text[:_MOST_CHARACTERS]}... ({len(text)} characters)"
+    return shortened(text, _MOST_CHARACTERS)
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or its first characters and its length."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
+
+
+def _is_of_user(frame: traceback.FrameSummary) -> bool:
+    return not frame.filename.startswith(_LIBRARIES) and _OWN not in frame.filename

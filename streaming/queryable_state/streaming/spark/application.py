@@ -23,6 +23,7 @@ from queryable_state.streaming.spark.queries.active_queries import live_executor
 from queryable_state.streaming.spark.queries.listener import CommitListener
 from queryable_state.streaming.spark.queries.scratch_folder import ScratchFolder
 from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter
+from queryable_state.streaming.spark.queries.spark_log import SparkLog
 from queryable_state.streaming.spark.queries.stored_state import StoredState
 from queryable_state.streaming.spark.server_start import ServerStarter
 from queryable_state.streaming.spark.session import runs_on_one_machine, warn_of_risks
@@ -105,6 +106,7 @@ class SparkApplication:
                 settings.checkpoint_directory, settings.storage_options
             )
         self.stored = StoredState(self.coordinator)
+        self.spark_log = SparkLog(self._context)
         self._scratch = ScratchFolder()
         self._listeners: list[tuple[SparkSession, CommitListener]] = []
         self._closing = threading.Event()
@@ -184,7 +186,9 @@ class SparkApplication:
         with self._lock:
             if any(observed is session for observed, _ in self._listeners):
                 return
-            listener = CommitListener(self.adapter, self.coordinator, self.stored.open)
+            listener = CommitListener(
+                self.adapter, self.coordinator, self.stored.open, self.spark_log
+            )
             session.streams.addListener(listener)
             self._listeners.append((session, listener))
 
@@ -224,6 +228,7 @@ class SparkApplication:
             return
         try:
             self._stop_listening()
+            self.spark_log.close()
         finally:
             self.coordinator.close()
             self._scratch.remove()

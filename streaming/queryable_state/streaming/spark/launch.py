@@ -163,10 +163,11 @@ class JobLaunch:
 
         def start() -> StreamingQuery:
             query = writer.start()
+            query_id = uuid.UUID(str(query.id)).bytes
             try:
+                self.application.spark_log.hide_failure(query_id, self.job_name)
                 set_plan(query, self.graph.operators)
                 if not planned:
-                    query_id = uuid.UUID(str(query.id)).bytes
                     self.application.stored.open(query_id, self.job_name, identity, operators)
             except BaseException:
                 query.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
     from queryable_state.server.coordinator.model.servers import Server
     from queryable_state.server.coordinator.model.state import CoordinatorState
+
+_log = logging.getLogger(__name__)
 
 
 class Leases:
@@ -28,7 +31,19 @@ class Leases:
             for old in gone:
                 state.forget_server(old.server_id)
             state.sweep(now)
-            return self._lease(server)
+            lease = self._lease(server)
+        place = "".join(f" in place of {old.server_id}, which is lost" for old in gone)
+        _log.info(
+            "state server %s of executor %s registered%s: queries %s, proxy %s, backend %s, log %s",
+            request.server_id,
+            request.executor_id,
+            place,
+            request.query_address,
+            request.proxy_address,
+            request.backend_address,
+            request.log_file,
+        )
+        return lease
 
     def heartbeat(self, request: coordinator_pb2.HeartbeatRequest) -> coordinator_pb2.Lease:
         """Renews a lease, and records the versions the server has committed."""

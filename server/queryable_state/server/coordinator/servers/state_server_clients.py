@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import grpc
@@ -13,7 +14,7 @@ import grpc.aio
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
 from queryable_state.wire.calls.channel_options import channel_options
 from queryable_state.wire.calls.loop_thread import LoopThread
-from queryable_state.wire.errors import QueryableStateError, RetryLaterError
+from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
 from queryable_state.wire.security.connector import CLEAR_TEXT
 from queryable_state.wire.security.signed_calls import BACKEND, CallSigner, signed_stub
 from queryable_state.wire.status import error_from_call, is_refusal
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _Response = TypeVar("_Response")
 
 _GRACE_S = 30.0
+_NEWS_AFTER_S = 30.0
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +75,7 @@ class StateServerClients:
         self._replaced: set[asyncio.Task[None]] = set()
         # Kept with its channel, because creating a stub is expensive.
         self._clients: dict[str, _Client] = {}
+        self._unreached_s: dict[str, float] = {}  # the first failed call, monotonic
 
     def sealed(
         self, query_id: bytes, version: int, addresses: Mapping[str, str]
@@ -147,6 +150,8 @@ class StateServerClients:
 
     def keep(self, addresses: AbstractSet[str]) -> None:
         """Closes the channels to all other addresses."""
+        for address in self._unreached_s.keys() - addresses:
+            self._unreached_s.pop(address, None)
         with self._lock:
             gone = [
                 self._clients.pop(address).channel for address in self._clients.keys() - addresses
@@ -168,10 +173,19 @@ class StateServerClients:
         answers: dict[str, _Response] = {}
         for address, outcome in self._outcomes(addresses, call).items():
             if isinstance(outcome, QueryableStateError):
-                _log.warning("%s: %s", what, outcome)
+                _log.log(self._level_of(address, outcome), "%s: %s", what, outcome)
             else:
+                self._unreached_s.pop(address, None)
                 answers[address] = outcome
         return answers
+
+    def _level_of(self, address: str, failure: QueryableStateError) -> int:
+        """DEBUG for a server that does not answer: it is replaced once its lease has expired."""
+        if failure.reason != Reason.UNAVAILABLE:
+            return logging.WARNING
+        now_s = time.monotonic()
+        since_s = self._unreached_s.setdefault(address, now_s)
+        return logging.DEBUG if now_s - since_s < _NEWS_AFTER_S else logging.WARNING
 
     def _outcomes(
         self,

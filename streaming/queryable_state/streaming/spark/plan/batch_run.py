@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -10,12 +9,13 @@ from typing import TYPE_CHECKING
 from pyspark import inheritable_thread_target
 from pyspark.sql import functions as F
 
+from queryable_state.streaming.spark.plan.batch_guard import BatchGuard, query_id_of
 from queryable_state.streaming.spark.plan.columns import column
 from queryable_state.streaming.spark.plan.frames import Frames
 from queryable_state.streaming.spark.plan.initial_reads import InitialReads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -49,7 +49,8 @@ class BatchRun:
             if not self._is_sealed(batch, batch_id):
                 _run_whole(batch)
 
-        return frames.for_any_plan(sink.upstream).writeStream.foreachBatch(run_sink)
+        stream = frames.for_any_plan(sink.upstream)
+        return stream.writeStream.foreachBatch(self._guarded(run_sink))
 
     def in_batches(self) -> DataStreamWriter:
         """A query that reads the sources, and applies the operators to each batch."""
@@ -59,7 +60,7 @@ class BatchRun:
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
             rows = _split(batch, supplied, plan)
-            starting = self._initial.starting(batch_id, lambda: _query_id(batch))
+            starting = self._initial.starting(batch_id, lambda: query_id_of(batch))
             frames = Frames(self._compiler, graph, rows, starting=starting)
             try:
                 _run_all(frames.unread_stages(), side_by_side=not frames.has_persisted)
@@ -73,21 +74,18 @@ class BatchRun:
         whole = _joined(plan)
         if graph.needs_clock:
             whole = self._compiler.with_marker(whole, is_bounded=graph.is_bounded)
-        return whole.writeStream.foreachBatch(run_batch)
+        return whole.writeStream.foreachBatch(self._guarded(run_batch))
+
+    def _guarded(self, run: Callable[[DataFrame, int], None]) -> BatchGuard:
+        return BatchGuard(run, self._compiler.is_stopping)
 
     def _is_sealed(self, batch: DataFrame, batch_id: int) -> bool:
         """True if the sinks' functions have run every operator of the job.
 
         A function may run no action, or one from whose plan Spark removes operators.
         """
-        query_id = _query_id(batch)
+        query_id = query_id_of(batch)
         return query_id is not None and self._compiler.is_sealed(self._graph, query_id, batch_id)
-
-
-def _query_id(batch: DataFrame) -> bytes | None:
-    """Id of the query that runs a batch; None if Spark does not tell."""
-    found = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-    return uuid.UUID(found).bytes if found else None
 
 
 def _run_whole(frame: DataFrame) -> None:

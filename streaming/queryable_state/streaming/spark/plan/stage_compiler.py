@@ -94,6 +94,10 @@ class StageCompiler:
         layouts = map(self.layout, graph.operators)
         return self._application.coordinator.is_sealed(query_id, batch_id, layouts)
 
+    def is_stopping(self, query_id: bytes) -> bool:
+        """True if a query is being stopped, or was stopped."""
+        return self._application.adapter.is_stopping(query_id)
+
     def apply(
         self, stage: Stage, frame_of: Callable[[StreamNode, bool], DataFrame]
     ) -> tuple[DataFrame, StageSpec]:

@@ -1,13 +1,14 @@
-"""Transport of our errors from a worker to the driver, inside the text of Spark's errors."""
+"""Transport of our errors to the driver's program, inside the text of Spark's errors."""
 
 from __future__ import annotations
 
+import logging
 import re
-import traceback
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
+from queryable_state.streaming.runtime.user_code import shortened, users_traceback
 from queryable_state.v1 import errors_pb2
 from queryable_state.wire.errors import InternalError, QueryableStateError, Reason
 
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
+_log = logging.getLogger("queryable_state.streaming")
+
 _TRACE = "The function's own traceback:"
+_MOST_OF_TRACE = 4000
+PY4J_MODULE = "py4j.protocol."
+"""What no text for Spark may contain: Spark's search for its own py4j errors overflows the stack of
+the query's thread in a long text that follows this."""
 # The end of a traceback: class and text, our note, then other notes. Spark may append SQLSTATE.
 _TYPED = re.compile(
     r"^(?:[\w]+\.)*(?P<class>\w+): (?P<text>(?:(?!^(?:\w+\.)*\w+Error: ).)*?)"
@@ -26,19 +33,29 @@ _TYPED = re.compile(
 )
 
 
+def failed_in_task(error: QueryableStateError) -> QueryableStateError:
+    """Logs the failure of a task, and prepares the error to be raised there."""
+    _log.warning("a task failed: %s", error)
+    return to_be_carried(error)
+
+
 def to_be_carried(error: QueryableStateError) -> QueryableStateError:
-    """Prepares an error to be raised in a worker.
+    """Prepares an error to be raised in a worker or in a function of a batch.
 
     A note carries the reason. Spark drops the cause of an error, so the traceback of a user
     function becomes a note too. Our own traceback is removed, unless it is an InternalError.
     """
-    error.add_note(f"[queryable-state: {error.reason_name}]")
+    marker = f"[queryable-state: {error.reason_name}]"
     if isinstance(error, InternalError):
+        error.add_note(marker)
         return error
+    notes = [*getattr(error, "__notes__", ())]
     cause = error.__cause__
+    traces = [note for note in notes if note.startswith(_TRACE)]
     if cause is not None and not isinstance(cause, QueryableStateError):
-        lines = traceback.format_exception(cause)
-        error.add_note(f"{_TRACE}\n{''.join(lines).rstrip()}")
+        trace = users_traceback(cause).replace(PY4J_MODULE, "")
+        traces = [f"{_TRACE}\n{shortened(trace, _MOST_OF_TRACE)}"]
+    error.__notes__ = [note for note in notes if not note.startswith(_TRACE)] + [marker, *traces]
     return error.with_traceback(None)
 
 

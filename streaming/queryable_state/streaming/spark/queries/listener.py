@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
 
     from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter
+    from queryable_state.streaming.spark.queries.spark_log import SparkLog
     from queryable_state.wire.errors import QueryableStateError
 
 _log = logging.getLogger("queryable_state.streaming")
@@ -50,10 +51,12 @@ class CommitListener(StreamingQueryListener):
         adapter: SparkAdapter,
         observer: QueryObserver,
         started: Callable[[bytes, str, str, Sequence[OperatorLayout]], None],
+        spark_log: SparkLog,
     ) -> None:
         """`started` is called before the first batch of a query with stateful operators. Its
         arguments are the query's id and name, the configuration id, and the operators' layouts."""
         self._started = started
+        self._spark_log = spark_log
         self._adapter = adapter
         self._observer = observer
         self._called: Any = None
@@ -85,6 +88,7 @@ class CommitListener(StreamingQueryListener):
                 problem,
             )
             return None
+        self._spark_log.hide_failure(query_id, name)
         if removed:
             names = ", ".join(repr(operator.uid) for operator in removed)
             return JobError(
@@ -116,6 +120,7 @@ class CommitListener(StreamingQueryListener):
         self._observer.batch_committed(query_id, batch_id)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        self._spark_log.query_ended(event.id.bytes, event.exception)
         self._adapter.note_ended(event.id.bytes, event.runId.bytes, event.exception)
         self._observer.refresh()
 

@@ -219,6 +219,15 @@ class SparkAdapter:
         interval = int(execution.sparkSession().conf().get(_SINK_LOG_INTERVAL, "10"))
         return check_sink(self._context, location, execution.sink().toString(), interval)
 
+    def is_stopping(self, query_id: bytes) -> bool:
+        """True if someone is stopping an active query."""
+        try:
+            execution = self._active.execution(query_id)
+            return execution is not None and not execution.isActive()
+        except (RetryLaterError, Py4JError, OSError):
+            # Spark itself stops.
+            return True
+
     def stop_reason(self, query_id: bytes) -> QueryableStateError | None:
         """The error with which the coordinator stopped the query; None if it did not."""
         with self._lock:

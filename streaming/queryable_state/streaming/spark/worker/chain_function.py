@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from queryable_state.server.process.console_log import log_to_console
-from queryable_state.streaming.spark.queries.failure import to_be_carried
+from queryable_state.streaming.spark.queries.failure import failed_in_task
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
@@ -44,4 +44,4 @@ class ChainFunction:
         try:
             yield from ChainTask(self.spec, partition, where).run(batches)
         except QueryableStateError as error:
-            raise to_be_carried(error) from None
+            raise failed_in_task(error) from None

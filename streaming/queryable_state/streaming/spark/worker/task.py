@@ -11,7 +11,7 @@ from pyspark import TaskContext
 
 from queryable_state.server.process.console_log import log_to_console
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
-from queryable_state.streaming.spark.queries.failure import to_be_carried
+from queryable_state.streaming.spark.queries.failure import failed_in_task
 from queryable_state.streaming.spark.queries.query_operators import QueryOperator, to_name
 from queryable_state.wire.errors import JobError, QueryableStateError, Reason
 
@@ -98,7 +98,7 @@ class StageFunction:
         try:
             yield from self._run(batches)
         except QueryableStateError as error:
-            raise to_be_carried(error) from None
+            raise failed_in_task(error) from None
 
     def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from queryable_state.server.state_server.launch import ensure_server

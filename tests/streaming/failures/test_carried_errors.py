@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from typing import Any
 
 import pytest
 
@@ -65,3 +66,50 @@ def test_a_failed_function_is_an_error_of_the_job_also_where_its_class_is_not_kn
 def test_what_is_not_ours_is_none() -> None:
     assert typed_error("Traceback ...\nValueError: x\n SQLSTATE: 38000") is None
     assert typed_error("queryable_state.wire.errors.JobError: x\n[queryable-state: NEW]\n") is None
+
+
+def test_the_traceback_of_a_users_function_begins_in_his_program() -> None:
+    """Frames of this package, which called the function, are left out; causes stay."""
+
+    def fail() -> None:
+        try:
+            int("x")
+        except ValueError as cause:
+            raise KeyError("unknown") from cause
+
+    error = UserFunctionError("operator 'x'")
+    with pytest.raises(KeyError) as failed:
+        runpy_like(fail)
+    error.__cause__ = failed.value.with_traceback(failed.tb.tb_next)
+    found = typed_error(as_spark_carries(error))
+    assert found is not None
+    (note,) = found.__notes__
+    assert "runpy_like" not in note
+    assert note.count("in fail") == 2
+    assert "ValueError: invalid literal" in note
+    assert note.endswith("KeyError: 'unknown'")
+
+
+def test_an_error_that_was_carried_is_carried_again() -> None:
+    """From a worker into the function of a batch, and from there to the query."""
+    error = UserFunctionError("operator 'x'")
+    error.add_note("key 'a'")
+    try:
+        1 / 0  # noqa: B018 - what a user's function does
+    except ZeroDivisionError as cause:
+        error.__cause__ = cause
+    once = typed_error(as_spark_carries(error))
+    assert once is not None
+    text = as_spark_carries(once)
+    twice = typed_error(text)
+    assert twice is not None
+    assert (str(twice), twice.reason) == (str(once), Reason.USER_FUNCTION_FAILED)
+    assert twice.__notes__ == [note for note in once.__notes__ if note.startswith("The function's")]
+    assert text.count("[queryable-state: ") == 1
+
+
+# Called from a file of this package, as user functions are.
+_NAMES: dict[str, Any] = {}
+_FILE = "/x/queryable_state/streaming/run.py"
+exec(compile("def runpy_like(call):\n    call()\n", _FILE, "exec"), _NAMES)
+runpy_like = _NAMES["runpy_like"]
