@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark import SparkFiles
 
 if TYPE_CHECKING:
+    from queryable_state.server.security.access.access_settings import AccessSettings
     from queryable_state.server.security.tls_settings import TlsSettings
 
 
@@ -35,4 +36,14 @@ def tls_on_this_machine(tls: TlsSettings) -> TlsSettings:
         tls_certificate=on_this_machine(tls.tls_certificate),
         tls_key=on_this_machine(tls.tls_key),
         tls_ca=on_this_machine(tls.tls_ca),
+    )
+
+
+def access_on_this_machine(access: AccessSettings) -> AccessSettings:
+    """The settings with the paths of this machine; a URL of keys stays as it is."""
+    keys = access.jwt_keys
+    return replace(
+        access,
+        access_file=on_this_machine(access.access_file),
+        jwt_keys=keys if "://" in keys else on_this_machine(keys),
     )

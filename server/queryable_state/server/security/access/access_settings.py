@@ -12,8 +12,9 @@ class AccessSettings(SettingsGroup):
     """Who may query which state. Authentication is on if `access_file` is set."""
 
     access_file: str = ""
-    """TOML file with tokens, grants and limits, on the machine of each server and proxy; reloaded
-    when it changes. Empty: everyone who reaches a query port may read everything."""
+    """TOML file with tokens, grants and limits, on the machine of each server and proxy, or the
+    name of a file of `spark.files`; reloaded when it changes. Empty: everyone who reaches a query
+    port may read everything."""
 
     jwt_keys: str = ""
     """File or https URL of a JWKS or a PEM with the public keys of signed tokens (JWT), whose

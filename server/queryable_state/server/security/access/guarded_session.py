@@ -40,7 +40,8 @@ class GuardedSession(QuerySession):
         self._deliver = deliver
         self._caller = caller
         self._authorization = authorization
-        self._session = router.session(self._delivered)
+        self._session: QuerySession | None = router.session(self._delivered)
+        """None once it is closed."""
         self._quotas: dict[int, Quota] = {}
         """Quotas of unanswered queries, by their id."""
         self._pending: set[asyncio.Task[None]] = set()
@@ -63,12 +64,20 @@ class GuardedSession(QuerySession):
         for task in pending:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
-        await self._session.aclose()
+        # The sessions and the connection reference each other. The cycle is broken here, because
+        # the garbage collector hardly ever runs.
+        session, self._session = self._session, None
+        self._deliver = _to_nobody
+        self._quotas.clear()
+        if session is not None:
+            await session.aclose()
 
     def _ask(
         self, caller: Caller, rights: StateRights, query: query_pb2.Query, frame: bytes
     ) -> bytes | None:
-        quota = rights.quota
+        quota, session = rights.quota, self._session
+        if session is None:
+            return None
         try:
             if not rights.may_read:
                 raise self._access.denials.of_rights(caller, Kind.READ, rights)
@@ -77,9 +86,9 @@ class GuardedSession(QuerySession):
         except QueryableStateError as refusal:
             return frame_of(refusal_of(query.id, refusal))
         if quota is None:
-            return self._session.ask(query, frame)
+            return session.ask(query, frame)
         self._quotas[query.id] = quota
-        answer = self._session.ask(query, frame)
+        answer = session.ask(query, frame)
         if answer is not None:
             del self._quotas[query.id]
             quota.answered(len(answer))
@@ -101,3 +110,7 @@ class GuardedSession(QuerySession):
             if quota is not None:
                 quota.answered(len(frame))
         self._deliver(query_id, frame, last)
+
+
+def _to_nobody(_query_id: int, _frame: bytes, _last: bool) -> None:
+    """Drops the answers to a closed connection."""

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 import psutil
 
 from queryable_state.server.serving.advertised import environment_host
-from queryable_state.streaming.spark.shipped_files import tls_on_this_machine
+from queryable_state.streaming.spark.shipped_files import (
+    access_on_this_machine,
+    tls_on_this_machine,
+)
 from queryable_state.wire.addresses import is_wildcard
 from queryable_state.wire.errors import InternalError
 
@@ -61,6 +64,7 @@ class Executor:
             watched_start_ticks=self.start_ticks,
             advertised_host=advertised,
             tls=tls_on_this_machine(template.tls),
+            access=access_on_this_machine(template.access),
         )
 
 
