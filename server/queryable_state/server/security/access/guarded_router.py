@@ -10,6 +10,7 @@ from queryable_state.server.query.router import Router
 from queryable_state.server.security.access.caller import caller_of_call
 from queryable_state.server.security.access.grants import Kind
 from queryable_state.server.security.access.guarded_session import GuardedSession
+from queryable_state.server.serving.large_request_queue import LargeRequestQueue
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     AmbiguousJobError,
@@ -47,6 +48,7 @@ class GuardedRouter(Router):
         self._router = router
         self._gate = gate
         self._access = gate.access
+        self._turns = LargeRequestQueue()
 
     def session(self, deliver: Deliver, authorization: str = "") -> QuerySession:
         """Raises `AuthenticationError` for a connection without a valid token."""
@@ -58,6 +60,7 @@ class GuardedRouter(Router):
             self._access,
             self.rights,
             deliver,
+            self._turns,
             caller=caller,
             authorization=authorization,
         )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from queryable_state.server.security.access.access_control import AccessControl
     from queryable_state.server.security.access.caller import Caller, StateRights
     from queryable_state.server.security.admission.admission import Quota
+    from queryable_state.server.serving.large_request_queue import LargeRequestQueue
     from queryable_state.v1 import query_pb2
 
 
@@ -29,15 +30,17 @@ class GuardedSession(QuerySession):
         access: AccessControl,
         rights: Callable[[Caller, int], Awaitable[StateRights]],
         deliver: Deliver,
+        turns: LargeRequestQueue,
         *,
         caller: Caller,
         authorization: str,
     ) -> None:
-        """`rights` looks up those of a caller on a state, by its id; it raises the refusal if the
-        caller may not see the state."""
+        """`turns` orders large answers; `rights` looks up those of a caller on a state, by its id,
+        and raises the refusal if the caller may not see the state."""
         self._rights = rights
         self._access = access
         self._deliver = deliver
+        self._turns = turns
         self._caller = caller
         self._authorization = authorization
         self._session: QuerySession | None = router.session(self._delivered)
@@ -100,6 +103,8 @@ class GuardedSession(QuerySession):
         except QueryableStateError as refusal:
             answer: bytes | None = frame_of(refusal_of(query.id, refusal))
         else:
+            # Queries of many connections may have waited for the same rights; each may be large.
+            await self._turns.next()
             answer = self._ask(caller, rights, query, frame)
         if answer is not None:
             self._deliver(query.id, answer, True)
