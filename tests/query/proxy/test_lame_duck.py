@@ -41,26 +41,6 @@ SERVICE_CONFIG = json.dumps(
 )
 
 
-# What gRPC's documentation advises for calls that may be repeated, and no health checks.
-RETRYING = json.dumps(
-    {
-        "loadBalancingConfig": [{"round_robin": {}}],
-        "methodConfig": [
-            {
-                "name": [{"service": "queryable_state.v1.QueryableState"}],
-                "retryPolicy": {
-                    "maxAttempts": 5,
-                    "initialBackoff": "0.1s",
-                    "maxBackoff": "1s",
-                    "backoffMultiplier": 2,
-                    "retryableStatusCodes": ["UNAVAILABLE"],
-                },
-            }
-        ],
-    }
-)
-
-
 class Balancer:
     """Hands out channels in turn, those whose server said SERVING when it was asked last."""
 
@@ -117,38 +97,6 @@ async def test_a_plain_client_behind_a_balancer_sees_no_failed_call(
                 async with asyncio.timeout(DEADLINE_S):
                     assert await first.process.wait() == 0
                 await asking.more()
-
-
-@pytest.mark.parametrize("options", [(), ("--plain-grpc",)], ids=["grpc core", "grpc.aio"])
-async def test_a_client_that_retries_unavailable_sees_no_failed_call(
-    cluster: InProcessCluster, job: InProcessJob, options: tuple[str, ...]
-) -> None:
-    """It asks a proxy until its end: no call fails with a code that clients do not retry."""
-    async with started_proxy(cluster) as stays:
-        for _ in range(3):
-            async with (
-                started_proxy(cluster, "--lame-duck", "0.2", *options) as leaves,
-                grpc.aio.insecure_channel(
-                    f"ipv4:{stays.address},{leaves.address}",
-                    options=[("grpc.service_config", RETRYING)],
-                ) as channel,
-            ):
-                stub: Any = query_pb2_grpc.QueryableStateStub(channel)
-                request = query_pb2.GetKvStateRequest(
-                    job="sensors", state_name="last", key_json='"sensor_7"'
-                )
-
-                async def ask(stub: Any = stub, request: Any = request) -> None:
-                    response = await stub.GetKvState(request, timeout=DEADLINE_S)
-                    assert response.value_json == "7.0"
-
-                await channel.channel_ready()
-                async with Asking(ask, tasks=32).under_way() as asking:
-                    await asking.more(200)
-                    leaves.process.send_signal(signal.SIGTERM)
-                    async with asyncio.timeout(DEADLINE_S):
-                        assert await leaves.process.wait() == 0
-                    await asking.more(200)
 
 
 async def test_a_client_behind_a_balancer_that_looks_now_and_then_sees_no_failed_call(
