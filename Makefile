@@ -36,7 +36,7 @@ test-slow: setup-test ## Run the slow tests: restarts of drivers, killed executo
 	$(RUN) python -m pytest -m slow $(ARGS)
 
 test-cluster: setup-test ## Deploy on a standalone cluster; restart proxies and driver under load
-	timeout 900 $(RUN) python -m pytest tests/standalone -m standalone $(ARGS)
+	timeout 1500 $(RUN) python -m pytest tests/standalone -m standalone $(ARGS)
 
 chaos: setup-test ## Kill, stop and damage what runs (ROUNDS=n rounds from seed SEED=s on)
 	$(RUN) python -m tests.chaos --rounds $(or $(ROUNDS),3) $(if $(SEED),--seed $(SEED)) $(ARGS)
