@@ -37,6 +37,8 @@ class Driver:
         options = {
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
+            # On all addresses: executors reach the driver by the name of the machine.
+            "spark.queryable_state.insecure": "true",
             "spark.pyspark.python": "./environment/bin/python",
             "spark.pyspark.driver.python": sys.executable,
             **settings,

@@ -17,7 +17,10 @@ from queryable_state.client._arguments import (
 )
 from queryable_state.client._batching.expectation import Expectation
 from queryable_state.client._batching.query_options import QueryOptions
-from queryable_state.client._connection.token_credentials import TokenCredentials
+from queryable_state.client._connection.token_credentials import (
+    TokenCredentials,
+    warn_of_clear_text,
+)
 from queryable_state.client._consistency import Consistency, checked_consistency
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._read_options import ReadOptions, check_options
@@ -90,6 +93,8 @@ class ClientBase:
         self._unpickle = unpickle
         self._connector = connector_of(tls)
         self._credentials = None if token is None else TokenCredentials(token)
+        if token is not None and not tls:
+            warn_of_clear_text(self._addresses)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opened: Dispatcher | None = None
         self._closed = False

@@ -277,12 +277,16 @@ class JobClient(JobSavepoints):
         """HOST:PORT of a proxy; waits for the first task, which starts the first proxy."""
         return self._application.proxy_address(timeout_s, self.raise_if_failed)
 
-    def get_queryable_client(self, timeout_s: float = 60.0) -> QueryableStateClient:
-        """A client for the job's state, bound to the calling event loop; the caller closes it."""
+    def get_queryable_client(
+        self, timeout_s: float = 60.0, *, token: str | None = None
+    ) -> QueryableStateClient:
+        """A client for the job's state, bound to the calling event loop; the caller closes it.
+        `token` names the caller, if the servers have an access file."""
         from queryable_state.client import QueryableStateClient
 
         tls = self._application.tls.tls_for_calls
-        return QueryableStateClient(*host_and_port(self.proxy_address(timeout_s)), tls=tls or False)
+        address = host_and_port(self.proxy_address(timeout_s))
+        return QueryableStateClient(*address, tls=tls or False, token=token)
 
     def __repr__(self) -> str:
         if self._application.closed:

@@ -74,6 +74,8 @@ def main() -> None:
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told.set())
     builder = SparkSession.builder.master(options.master).appName(JOB_NAME)
+    # A cluster is not `local`: everything listens on all addresses of this machine.
+    builder = builder.config("spark.queryable_state.insecure", "true")
     for setting in options.conf:
         name, _, value = setting.partition("=")
         builder = builder.config(name, value)

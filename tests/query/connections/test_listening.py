@@ -10,6 +10,7 @@ import pytest
 from tests.query.forwarding import ELSEWHERE, forwarded, free_ports, port_of
 
 from queryable_state.client import QueryableStateClient
+from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.serving.advertised import (
     Advertised,
     advertised_host,
@@ -45,7 +46,13 @@ async def looked_up(host: str, port: int) -> str:
 @needs_ipv6
 @pytest.mark.parametrize(("host", "asked"), [("::1", ["::1"]), ("::", ["::1", "127.0.0.1"])])
 async def test_every_process_listens_on_ipv6(tmp_path: Path, host: str, asked: list[str]) -> None:
-    async with InProcessCluster(tmp_path, servers=2, host=host, coordinator_host=host) as cluster:
+    async with InProcessCluster(
+        tmp_path,
+        servers=2,
+        host=host,
+        coordinator_host=host,
+        access=AccessSettings(insecure=True),
+    ) as cluster:
         await stored(cluster)
         proxy = await cluster.add_proxy(host=host)
         for address in (proxy.address, cluster.servers[0].addresses.query):

@@ -94,6 +94,16 @@ def test_a_token_that_no_header_can_carry_is_refused_at_once(given: object) -> N
         client("localhost:9069", given)
 
 
+@pytest.mark.parametrize(("host", "warned"), [("localhost", False), ("db.example", True)])
+def test_a_token_in_clear_text_to_another_machine_is_a_warning(
+    host: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    QueryableStateClient(host, 9069, token="qst_x")
+    QueryableStateClient(host, 9069, token="qst_x", tls=True)
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * warned
+    assert "qst_x" not in caplog.text
+
+
 async def test_a_blocking_client_has_tokens_too(proxy: ProxyServer) -> None:
     host, port = host_and_port(proxy.address)
 

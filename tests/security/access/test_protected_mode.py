@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import TYPE_CHECKING
+
 import pytest
 
-from queryable_state.server.security.access.protected_mode import check_listener, is_loopback
+from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.security.access.access_settings import AccessSettings
+from queryable_state.server.security.access.protected_mode import check_listener
+from queryable_state.server.testing.cluster import InProcessCluster
+from queryable_state.server.testing.coordinator import in_process_coordinator
+from queryable_state.wire.addresses import is_loopback
 from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -67,3 +78,31 @@ def test_who_says_insecure_aloud_gets_it() -> None:
 def test_a_protected_listener_is_accepted() -> None:
     check_listener("::", what="proxy port", encrypted=True, authenticated=True, insecure=False)
     check_listener("::", what="coordinator", encrypted=True, authenticated=None, insecure=False)
+
+
+async def test_a_proxy_beyond_the_loopback_address_needs_protection(
+    cluster: InProcessCluster, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidRequestError, match=r"proxy port would listen on 0\.0\.0\.0.*TLS"):
+        await cluster.add_proxy(host="0.0.0.0")
+    insecure = AccessSettings(access_file=str(tmp_path / "access.toml"), insecure=True)
+    await cluster.add_proxy(host="0.0.0.0", access=insecure)
+
+
+@pytest.mark.parametrize("insecure", [False, True])
+def test_a_coordinator_beyond_the_loopback_address_needs_tls(insecure: bool) -> None:
+    settings = CoordinatorSettings(host="0.0.0.0", ports="0", insecure=insecure)
+    with contextlib.ExitStack() as stack:
+        if not insecure:
+            stack.enter_context(pytest.raises(InvalidRequestError, match="coordinator would"))
+        stack.enter_context(in_process_coordinator(settings=settings))
+
+
+async def test_a_state_server_beyond_the_loopback_address_needs_protection(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(InvalidRequestError, match=r"query port would listen.*access_file"):
+        async with InProcessCluster(tmp_path, host="0.0.0.0"):
+            pass
+    async with InProcessCluster(tmp_path, host="0.0.0.0", access=AccessSettings(insecure=True)):
+        pass

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
+from queryable_state.wire.addresses import host_and_port, is_loopback
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
     from queryable_state.wire.errors import QueryableStateError
+
+_log = logging.getLogger(__name__)
 
 Token: TypeAlias = str | Callable[[], str]
 
@@ -34,6 +38,17 @@ class TokenCredentials:
         if error.reason != Reason.UNAUTHENTICATED or not callable(self._token):
             return False
         return _header(self._token()) != self._last
+
+
+def warn_of_clear_text(addresses: Iterable[str]) -> None:
+    """Logs a warning if a token would be sent to another machine without TLS."""
+    others = [each for each in addresses if not is_loopback(host_and_port(each)[0])]
+    if others:
+        _log.warning(
+            "the token is sent to %s in clear text, where everyone on the way can read and use it: "
+            "pass tls=Tls(...) or tls=True",
+            ", ".join(others),
+        )
 
 
 def _header(token: object) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from queryable_state.internal.v1 import coordinator_pb2_grpc
+from queryable_state.server.security.access.protected_mode import check_listener
 from queryable_state.server.security.server_tls import ServerTls, port_adder
 from queryable_state.server.security.signature_check import SignatureCheck
 from queryable_state.server.security.signature_interceptors import BlockingSignatureInterceptor
@@ -44,7 +45,16 @@ class CoordinatorPort:
     def __init__(
         self, service: coordinator_pb2_grpc.CoordinatorServicer, settings: CoordinatorSettings
     ) -> None:
-        """Raises `InvalidRequestError` if no port of the setting is free."""
+        """Raises `InvalidRequestError` if no port of the setting is free, or if other machines
+        would reach it in clear text."""
+        tls = ServerTls.of(settings.tls)
+        check_listener(
+            settings.host,
+            what="coordinator",
+            encrypted=tls is not None,
+            authenticated=None,
+            insecure=settings.insecure,
+        )
         self._workers = ThreadPoolExecutor(
             settings.workers, thread_name_prefix="queryable-state-rpc"
         )
@@ -55,7 +65,7 @@ class CoordinatorPort:
         )
         coordinator_pb2_grpc.add_CoordinatorServicer_to_server(service, self._server)
         port = bind(
-            port_adder(self._server, ServerTls.of(settings.tls)),
+            port_adder(self._server, tls),
             PortSpec.parse(settings.ports, SETTING_PREFIX + "coordinator_ports"),
             settings.host,
             what="coordinator",

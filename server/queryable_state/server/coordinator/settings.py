@@ -38,6 +38,9 @@ class CoordinatorSettings(BatchSettings):
 
     tls: TlsSettings = field(default_factory=TlsSettings)
 
+    insecure: bool = False
+    """Listen beyond the loopback address without TLS."""
+
     stop_timeout_s: float = setting(10.0, least=0, most=DAY_S)
     """How long state servers may take to drain when the coordinator stops."""
 

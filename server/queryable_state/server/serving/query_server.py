@@ -14,6 +14,7 @@ from queryable_state.server.query.frames.frame_server import FrameServer
 from queryable_state.server.query.frames.open_streams import OpenStreams
 from queryable_state.server.query.service import QueryableStateService
 from queryable_state.server.security.access.guarded_router import GuardedRouter
+from queryable_state.server.security.access.protected_mode import check_listener
 from queryable_state.server.security.server_tls import port_adder
 from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.serving.health_service import SERVICE_NAME, HealthService
@@ -87,9 +88,11 @@ class QueryServer:
         *,
         tls: ServerTls | None = None,
         gate: Gate | None = None,
+        insecure: bool = False,
     ) -> None:
         """`budgets` are those of the process if it has several servers; `tls`: None serves in
-        clear text; `gate` authenticates callers, None: everyone is answered."""
+        clear text; `gate` authenticates callers, None: everyone is answered; `insecure`: listens
+        beyond the loopback address even so."""
         budgets = budgets or ClientBudgets(info.limits.held_bytes)
         if gate is not None:
             router = GuardedRouter(router, gate)
@@ -102,6 +105,8 @@ class QueryServer:
             gate=gate,
         )
         self._tls = tls
+        self._gate = gate
+        self._insecure = insecure
         self._streams = OpenStreams(info)
         self._frames = FrameServer(router, info, self._streams, budgets, tls=tls)
         self._service = QueryableStateService(router, info, self._streams)
@@ -129,9 +134,17 @@ class QueryServer:
     ) -> int:
         """Binds the ports; returns the port, while `address` is what clients use.
 
-        Without `frames` it has no frame port. The frame port takes the place in its setting that
-        the port has in `spec`.
+        Raises `InvalidRequestError` for a host that other machines reach, unless the server has
+        TLS and a gate, or is insecure. Without `frames` it has no frame port. The frame port takes
+        the place in its setting that the port has in `spec`.
         """
+        check_listener(
+            host,
+            what=what,
+            encrypted=self._tls is not None,
+            authenticated=self._gate is not None,
+            insecure=self._insecure,
+        )
         port = bind(port_adder(self._server, self._tls), spec, host, what=what)
         if frames is not None:
             frame_port = bind(

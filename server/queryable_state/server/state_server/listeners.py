@@ -10,6 +10,7 @@ from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.security.access.gate_opener import open_gate
+from queryable_state.server.security.access.protected_mode import check_listener
 from queryable_state.server.security.server_tls import ServerTls, port_adder
 from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.byte_budget import ClientBudgets
@@ -80,6 +81,7 @@ def bind_ports(
             budgets,
             tls=tls,
             gate=gate,
+            insecure=settings.access.insecure,
         )
         owner = role == query_pb2.OWNER
         port = server.bind(
@@ -92,6 +94,13 @@ def bind_ports(
         if owner:
             ports = ports.beginning_at(ports.query.index(port))
         servers.append(server)
+    check_listener(
+        settings.host,
+        what="task port",
+        encrypted=tls is not None,
+        authenticated=None,
+        insecure=settings.access.insecure,
+    )
     task_port = bind(port_adder(backend, tls), ports.tasks, settings.host, what="task port")
     addresses = ServerAddresses(
         server_id=server_id,

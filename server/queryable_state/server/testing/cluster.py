@@ -194,6 +194,7 @@ class InProcessCluster:
             stop_timeout_s=2.0,
             reopen_after_ms=self._reopen_after_ms,
             tls=self._tls,
+            insecure=self._settings.get("access", AccessSettings()).insecure,
         )
         self._coordinator = self._stack.enter_context(
             in_process_coordinator(settings=settings, engine=self._engine)

@@ -13,6 +13,8 @@ from py4j.protocol import Py4JError
 from queryable_state.server.config.effective import effective_settings, sources_text
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.security.access.access_settings import AccessSettings
+from queryable_state.server.security.access.protected_mode import check_listener
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.advertised import environment_host
 from queryable_state.server.state_server.settings import StateServerSettings
@@ -76,6 +78,15 @@ class SparkApplication:
             ServerStarter(
                 self._context, lambda: self.server_template, is_closed=lambda: self.closed
             ).start,
+        )
+        access = AccessSettings.from_settings(settings)
+        # Else the tasks would fail, when they start the state servers.
+        check_listener(
+            self._host,
+            what="query port of each state server",
+            encrypted=self.tls.uses_tls,
+            authenticated=access.authenticates,
+            insecure=access.insecure,
         )
         self.coordinator = Coordinator(
             self.adapter,

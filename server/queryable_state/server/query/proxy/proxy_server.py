@@ -104,6 +104,7 @@ class ProxyServer:
                 ),
                 tls=tls,
                 gate=open_gate(settings.access, stack, server_id=self.server_id),
+                insecure=settings.access.insecure,
             )
             stack.push_async_callback(server.aclose, self.shutdown, settings.drain_timeout_s)
             server.bind(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
-import socket
-
+from queryable_state.wire.addresses import is_loopback
 from queryable_state.wire.errors import InvalidRequestError
 
 _PREFIX = "spark.queryable_state."
@@ -35,19 +33,3 @@ def check_listener(
             "proxy --insecure) if everyone in this network may read and change all state, or "
             f"listen on 127.0.0.1 ({_PREFIX}host, --host)"
         )
-
-
-def is_loopback(host: str) -> bool:
-    """True if only this machine reaches a listener on a host name or address."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        pass
-    if not host:
-        return False
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        # The bind that follows reports it.
-        return False
-    return all(ipaddress.ip_address(each[4][0]).is_loopback for each in found)
