@@ -124,6 +124,7 @@ def test_an_error_names_the_place_a_value_came_from() -> None:
         ({"value_bytes": 17 << 20}, "a value must fit in an answer"),
         ({"value_bytes": 1 << 20, "message_bytes": 1 << 20}, "must fit in a message"),
         ({"parallelism": 129}, "parallelism exceeds max_parallelism"),
+        ({"task_timeout_s": 6.0}, "a task must wait longer than lease and margin"),
     ],
 )
 def test_values_that_do_not_fit_together_are_refused(values: dict[str, Any], text: str) -> None:

@@ -49,7 +49,7 @@ def test_secrets_are_masked_also_in_maps_and_addresses() -> None:
 
 
 def test_the_toml_gives_the_same_configuration(tmp_path: Path) -> None:
-    settings = EnvironmentSettings(lease_ms=2_000, restart_strategy="none", task_timeout_s=1.5)
+    settings = EnvironmentSettings(lease_ms=2_000, restart_strategy="none", task_timeout_s=61.5)
     file = tmp_path / "settings.toml"
     file.write_text(as_toml(effective_settings(settings)))
     assert EnvironmentSettings.load({"spark.queryable_state.config": str(file)}, {}) == settings

@@ -90,6 +90,12 @@ class EnvironmentSettings(
                 reason=Reason.UNSUPPORTED,
             )
         self.require(
+            self.task_timeout_s * 1000 > self.lease_ms + self.lease_margin_ms,
+            ("task_timeout_s", "lease_ms", "lease_margin_ms"),
+            "a task must wait longer than lease and margin together, or it fails before the "
+            "subtasks of a lost server have a new owner; raise the timeout or lower the lease",
+        )
+        self.require(
             self.parallelism <= self.max_parallelism,
             ("parallelism", "max_parallelism"),
             _NO_KEY_GROUP,
