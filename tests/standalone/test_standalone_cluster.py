@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 from tests.chaos.clusters import StandaloneCluster, free_port
 from tests.chaos.processes import executors_under, until
@@ -23,7 +24,6 @@ from queryable_state.server.security.access.tokens import digest_of, new_token
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import psutil
     from tests.standalone.conftest import Packed
 
 pytestmark = [pytest.mark.standalone, pytest.mark.timeout(1000)]
@@ -83,12 +83,16 @@ class Deployment:
 
     def state_servers(self) -> list[psutil.Process]:
         """The state servers of this cluster's executors."""
-        return [
-            child
-            for executor in executors_under(self.cluster.folder)
-            for child in executor.children(recursive=True)
-            if "queryable_state.server.state_server" in child.cmdline()
-        ]
+        found = []
+        for executor in executors_under(self.cluster.folder):
+            # It may end meanwhile.
+            with contextlib.suppress(psutil.Error):
+                found += [
+                    child
+                    for child in executor.children(recursive=True)
+                    if "queryable_state.server.state_server" in child.cmdline()
+                ]
+        return found
 
     def state_server_proxy(self) -> str:
         """HOST:PORT of the proxy of one executor's state server."""
