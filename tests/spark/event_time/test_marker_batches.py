@@ -80,7 +80,8 @@ def every_task(batches: int) -> set[tuple[str, int, int]]:
     }
 
 
-@pytest.mark.parametrize("sinks", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("sinks", [1, 2])
 def test_a_bounded_job_reaches_the_end_of_time_at_every_depth(
     env: StreamExecutionEnvironment, location: Path, log: Path, sinks: int
 ) -> None:

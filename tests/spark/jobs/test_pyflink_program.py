@@ -193,6 +193,7 @@ def test_it_runs_and_its_state_is_queryable(
     job.cancel()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("alias")
 def test_its_timers_and_windows_fire_at_the_end_of_bounded_input(spark: SparkSession) -> None:
     env, stream = names_of(PARKING)["declared"]()

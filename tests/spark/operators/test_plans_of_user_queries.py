@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
 from pyspark.sql import functions as F
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 
@@ -62,6 +63,7 @@ def expected(plan: str) -> tuple[Counter[tuple[str, int]], dict[str, int]]:
     return Counter(rows * copies), dict(counts)
 
 
+@pytest.mark.slow
 def test_plans_of_plain_sinks_see_and_count_all_rows_once(
     spark: SparkSession, env: StreamExecutionEnvironment, feed: MakeFeed, connect: Connect
 ) -> None:

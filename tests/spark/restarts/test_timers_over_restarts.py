@@ -81,6 +81,7 @@ def test_timers_that_fell_due_while_a_job_was_down_fire_in_order_at_its_start(
     assert all(seen == number // len(KEYS) + 1 for number, (_, _, seen) in enumerate(rows))
 
 
+@pytest.mark.slow
 def test_timers_and_time_to_live_go_with_a_savepoint_to_another_backend_parallelism_and_type(
     new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path, connect: Connect
 ) -> None:

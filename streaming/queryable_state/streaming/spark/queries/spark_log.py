@@ -6,7 +6,7 @@ import logging
 import threading
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from py4j.protocol import Py4JError
 
@@ -52,7 +52,13 @@ class SparkLog:
     JVM: in the executor, for the lost task, for the tasks that are killed with it, and twice for
     the query. The filters leave out these messages, and nothing else. A program that configures
     log4j itself keeps all messages. Usable from every thread.
+
+    Spark reports tasks that it kills a moment after their query has failed, when the program may
+    have closed the application: what hides those that carry a failure of ours stays in the JVM.
     """
+
+    _filtered_jvm: ClassVar[Any] = None
+    """The JVM that has the lasting filter."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
@@ -96,7 +102,7 @@ class SparkLog:
             _log.error("query %r failed: %s", query.name, failure if known is None else known)
 
     def close(self) -> None:
-        """Removes all filters."""
+        """Removes the filters, except the lasting one."""
         with self._lock:
             filters = [*(query.filter for query in self._hidden.values()), *self._of_tasks]
             self._hidden.clear()
@@ -113,9 +119,13 @@ class SparkLog:
     def _hide_tasks(self) -> None:
         if str(self._context.master).startswith("local["):
             # The task has logged its error on this console.
-            self._of_tasks += [self._hide(_FAILED_TASK), self._hide(_LOST_TASK)]
+            self._of_tasks.append(self._hide(_FAILED_TASK))
+            lasting = _LOST_TASK
         else:
-            self._of_tasks.append(self._hide(_KILLED_TASK))
+            lasting = _KILLED_TASK
+        if SparkLog._filtered_jvm is not self._context._gateway:
+            SparkLog._filtered_jvm = self._context._gateway
+            self._hide(lasting)
 
     def _hide(self, text: str) -> _Filter:
         """Hides the messages that match an expression as a whole."""
