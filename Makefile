@@ -32,8 +32,8 @@ test: setup-test ## Run the tests, without slow ones (ARGS="tests/query -k scan"
 	@scripts/install_grpcurl.sh
 	$(RUN) python -m pytest -n 2 --dist loadscope $(ARGS)
 
-test-slow: setup-test ## Run the slow tests: restarts of drivers, killed executors
-	$(RUN) python -m pytest -m slow $(ARGS)
+test-slow: setup-test ## Run the slow tests: restarts of drivers, killed executors, in two processes
+	$(RUN) python -m pytest -n 2 --dist loadscope -m slow $(ARGS)
 
 test-cluster: setup-test ## Deploy on a standalone cluster; restart proxies and driver under load
 	timeout 1500 $(RUN) python -m pytest tests/standalone -m standalone $(ARGS)

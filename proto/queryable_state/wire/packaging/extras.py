@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 PACKAGES: dict[str, tuple[str, ...]] = {
     "arrow": ("pyarrow",),
@@ -36,9 +37,20 @@ def require_extra(extra: str, user: str) -> None:
         packages, verb = ("package", "is") if len(missing) == 1 else ("packages", "are")
         raise ModuleNotFoundError(
             f"{user} needs the {packages} {', '.join(missing)}, which {verb} not installed: "
-            f"pip install 'spark-queryable-state[{extra}]'",
+            f"pip install 'spark-queryable-state[{extra}]'{_advice_for_archives()}",
             name=missing[0],
         )
+
+
+def _advice_for_archives() -> str:
+    """What to do if this package is imported from a zip, as spark-submit --py-files does."""
+    archive = next((path for path in Path(__file__).parents if path.suffix == ".zip"), None)
+    if archive is None:
+        return ""
+    return (
+        f" for this Python. {archive}, as --py-files, cannot bring packages with compiled parts; a "
+        "packed environment with --archives can"
+    )
 
 
 def _is_installed(name: str) -> bool:

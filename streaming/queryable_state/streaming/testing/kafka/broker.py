@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -27,6 +28,8 @@ _JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _SHOWN_LINES: Final = 20
 _CALL_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.05
+# Below those that Linux gives to outgoing connections.
+_PORTS: Final = range(20_000, 32_768)
 
 # The broker ends with the program that started it, however that ends: the end of the pipe on
 # standard input is the sign. The shell's own output is the process id.
@@ -251,12 +254,17 @@ def _result(futures: Mapping[str, Future[None]], name: str) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that are free now, all different."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()
+    """Ports that are free now, all different, and that no outgoing connection is given: a broker
+    that is started again needs the same ones."""
+    free: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        free.append(port)
+        if len(free) == count:
+            return free
+    raise BrokerError(f"no port of {_PORTS[0]} to {_PORTS[-1]} is free on 127.0.0.1")
