@@ -100,7 +100,8 @@ def test_compiled_packages_that_py_files_cannot_ship_are_named_at_once(
     missing = "package rocksdict, which is not installed"
     for part in (missing, "--py-files", "--archives", str(archive)):
         assert part in finished.stdout, _of_program(finished.stdout)
-    assert _seconds(finished.stdout) < _AT_ONCE_S
+    # Before a job starts.
+    assert "SECONDS" not in finished.stdout
 
 
 @pytest.mark.slow

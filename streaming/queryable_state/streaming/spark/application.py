@@ -57,6 +57,8 @@ class SparkApplication:
     """
 
     _running: ClassVar[dict[str, SparkApplication]] = {}
+    _closing_now: ClassVar[set[SparkApplication]] = set()
+    """Applications in `close`, for which the exit of the interpreter waits."""
     _workers: ClassVar[WorkerCheck] = WorkerCheck()
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
@@ -129,9 +131,9 @@ class SparkApplication:
 
     @classmethod
     def close_all(cls) -> None:
-        """Closes all running applications, at the exit of the interpreter."""
+        """Closes all applications, at the exit of the interpreter."""
         with cls._lock:
-            running = list(cls._running.values())
+            running = [*cls._running.values(), *cls._closing_now]
         for application in running:
             application.close()
 
@@ -223,6 +225,7 @@ class SparkApplication:
                 first = True
                 self._closing.set()
                 self._running.pop(self.application_id, None)
+                self._closing_now.add(self)
         if not first:
             self._closed.wait()
             return
@@ -233,6 +236,7 @@ class SparkApplication:
             self.coordinator.close()
             self._scratch.remove()
             self._closed.set()
+            self._closing_now.discard(self)
 
     def _stop_listening(self) -> None:
         listeners, self._listeners = self._listeners, []
