@@ -13,6 +13,7 @@ import pytest
 from pyspark import SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 from tests.spark import functions
+from tests.spark.feed import Feed
 from tests.spark.waiting import until
 
 from queryable_state.streaming import StreamExecutionEnvironment
@@ -20,7 +21,7 @@ from queryable_state.streaming import StreamExecutionEnvironment
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.spark.feed import Feed
+    from queryable_state.streaming.job_client import JobClient
 
 cloudpickle.register_pickle_by_value(functions)  # type: ignore[no-untyped-call]
 
@@ -96,6 +97,19 @@ def executors(spark: SparkSession) -> dict[str, int]:
 def feed_all(source: Feed) -> None:
     """One reading of every sensor."""
     source.add(*({"sensor": sensor, "temperature": 1.0} for sensor in SENSORS))
+
+
+def counted_job(env: StreamExecutionEnvironment, spark: SparkSession, folder: Path) -> JobClient:
+    """A running job on both executors that has counted three readings of every sensor."""
+    start_servers(env, Feed(spark, folder / "warm-up", functions.READINGS))
+    source = Feed(spark, folder / "feed", functions.READINGS)
+    stream = env.from_dataframe(source.dataframe()).key_by("sensor")
+    stream.process(functions.CountPerKey(), functions.COUNTS).uid("counts")
+    for _ in range(3):
+        feed_all(source)
+    job = env.execute_async("counting")
+    job.process_all_available()
+    return job
 
 
 def start_servers(env: StreamExecutionEnvironment, source: Feed) -> None:

@@ -6,9 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.cluster.conftest import SENSORS, feed_all, start_servers, two_executors
-from tests.spark.feed import Feed
-from tests.spark.functions import COUNTS, READINGS, CountPerKey
+from tests.cluster.conftest import SENSORS, counted_job, two_executors
 
 from queryable_state.client import AuthenticationError, PermissionDeniedError
 from queryable_state.client.blocking import QueryableStateClient
@@ -47,14 +45,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def test_each_state_server_answers_what_the_token_may_read(
     env: StreamExecutionEnvironment, spark: SparkSession, tmp_path: Path
 ) -> None:
-    start_servers(env, Feed(spark, tmp_path / "warm-up", READINGS))
-    source = Feed(spark, tmp_path / "feed", READINGS)
-    stream = env.from_dataframe(source.dataframe()).key_by("sensor")
-    stream.process(CountPerKey(), COUNTS).uid("counts")
-    for _ in range(3):
-        feed_all(source)
-    job = env.execute_async("counting")
-    job.process_all_available()
+    job = counted_job(env, spark, tmp_path)
     for address in job.proxy_addresses():
         host, port = host_and_port(address)
         with closing(QueryableStateClient(host, port, timeout_s=30, token="qst_reader")) as client:

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.cluster.conftest import SENSORS, feed_all, start_servers, two_executors
+from tests.cluster.conftest import SENSORS, counted_job, two_executors
 from tests.security.authority import Authority
-from tests.spark.feed import Feed
-from tests.spark.functions import COUNTS, READINGS, CountPerKey
 from tests.spark.waiting import until
 
 from queryable_state.client.blocking import QueryableStateClient
@@ -52,14 +50,7 @@ def spark(authority: Authority) -> Iterator[SparkSession]:
 def test_a_job_with_tls_everywhere_is_queried_with_frames_and_unary(
     env: StreamExecutionEnvironment, spark: SparkSession, authority: Authority, tmp_path: Path
 ) -> None:
-    start_servers(env, Feed(spark, tmp_path / "warm-up", READINGS))
-    source = Feed(spark, tmp_path / "feed", READINGS)
-    stream = env.from_dataframe(source.dataframe()).key_by("sensor")
-    stream.process(CountPerKey(), COUNTS).uid("counts")
-    for _ in range(3):
-        feed_all(source)
-    job = env.execute_async("counting")
-    job.process_all_available()
+    job = counted_job(env, spark, tmp_path)
     for address in job.proxy_addresses():
         host, port = host_and_port(address)
         with closing(

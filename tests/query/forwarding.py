@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import socket
 from typing import TYPE_CHECKING
@@ -18,8 +19,9 @@ ELSEWHERE = "127.0.0.2"
 
 
 @contextlib.asynccontextmanager
-async def forwarded(host: str, port: int, to: int) -> AsyncIterator[str]:
-    """HOST:PORT whose connections lead to a port of 127.0.0.1, and are cut at the end."""
+async def forwarded(host: str, port: int, *to: int) -> AsyncIterator[str]:
+    """HOST:PORT whose connections lead to ports of 127.0.0.1 in turn, and are cut at the end."""
+    turns = itertools.cycle(to)
 
     async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -31,7 +33,7 @@ async def forwarded(host: str, port: int, to: int) -> AsyncIterator[str]:
     opened: set[asyncio.StreamWriter] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", to)
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", next(turns))
         opened.update((writer, there_writer))
         await asyncio.gather(pipe(reader, there_writer), pipe(there_reader, writer))
 

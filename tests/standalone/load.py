@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
+from tests.grpc_retries import SERVICE_CONFIG
 
 from queryable_state.client import QueryableStateClient
 from queryable_state.v1 import query_pb2, query_pb2_grpc
@@ -27,26 +28,6 @@ JOB = "orders"
 STATE = "totals"
 KEYS = tuple(f"customer_{number}" for number in range(10))
 _IN_FLIGHT = 4
-
-# What gRPC's documentation tells every client to set: UNAVAILABLE is asked again, also of the
-# other address.
-SERVICE_CONFIG = json.dumps(
-    {
-        "loadBalancingConfig": [{"round_robin": {}}],
-        "methodConfig": [
-            {
-                "name": [{"service": "queryable_state.v1.QueryableState"}],
-                "retryPolicy": {
-                    "maxAttempts": 5,
-                    "initialBackoff": "0.1s",
-                    "maxBackoff": "1s",
-                    "backoffMultiplier": 2,
-                    "retryableStatusCodes": ["UNAVAILABLE"],
-                },
-            }
-        ],
-    }
-)
 
 
 @dataclass

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.cli.tls_arguments import add_tls, tls_of
 from queryable_state.wire.addresses import parse_addresses
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.json_text import key_from_json
 from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
+from queryable_state.wire.security.tls_arguments import add_tls, tls_of
 
 if TYPE_CHECKING:
     import argparse
@@ -161,7 +161,7 @@ async def answer(options: argparse.Namespace) -> int:
     async with QueryableStateClient(
         addresses=servers_of(options),
         timeout_s=seconds_of(options),
-        tls=tls_of(options),
+        tls=tls_of(options) or False,
         token=token_of(options),
     ) as client:
         exit_code: int

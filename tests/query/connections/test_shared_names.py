@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import itertools
 import logging
 import socket
 from typing import TYPE_CHECKING, Any
@@ -25,39 +23,12 @@ from queryable_state.wire.frames.frame_ports import FramePorts
 from queryable_state.wire.frames.query_stream import StreamOpener
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     import pytest
 
 DEADLINE_S = 20.0
 NAME = "proxies.example"
-
-
-@contextlib.asynccontextmanager
-async def balanced(port: int, *targets: int) -> AsyncIterator[int]:
-    """A port whose connections go to each of some ports in turn."""
-    turns = itertools.cycle(targets)
-    writers: set[asyncio.StreamWriter] = set()
-
-    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", next(turns))
-        writers.update((writer, there_writer))
-        await asyncio.gather(pipe(reader, there_writer), pipe(there_reader, writer))
-
-    async with await asyncio.start_server(connected, ELSEWHERE, port) as server:
-        try:
-            yield server.sockets[0].getsockname()[1]
-        finally:
-            for writer in writers:
-                writer.transport.abort()
 
 
 async def stored(cluster: InProcessCluster) -> None:
@@ -87,8 +58,9 @@ async def test_frames_find_the_server_that_grpc_has_reached_behind_a_balancer(
             await cluster.add_proxy(
                 ports=str(port), frame_ports=str(frame_port), advertised_frame_port=published
             )
-        await stack.enter_async_context(balanced(published, inside[3], inside[1]))
-        port = await stack.enter_async_context(balanced(0, inside[0], inside[2]))
+        await stack.enter_async_context(forwarded(ELSEWHERE, published, inside[3], inside[1]))
+        balancer = await stack.enter_async_context(forwarded(ELSEWHERE, 0, inside[0], inside[2]))
+        port = port_of(balancer)
         async with QueryableStateClient(
             ELSEWHERE, port, timeout_s=DEADLINE_S, direct=False
         ) as client:

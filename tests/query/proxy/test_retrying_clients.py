@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
+from tests.grpc_retries import SERVICE_CONFIG
 from tests.query.proxy.commands import started_proxy
 from tests.query.proxy.under_way import Asking
 
@@ -18,25 +18,6 @@ if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
 DEADLINE_S = 20.0
-
-# Without health checks.
-RETRYING = json.dumps(
-    {
-        "loadBalancingConfig": [{"round_robin": {}}],
-        "methodConfig": [
-            {
-                "name": [{"service": "queryable_state.v1.QueryableState"}],
-                "retryPolicy": {
-                    "maxAttempts": 5,
-                    "initialBackoff": "0.1s",
-                    "maxBackoff": "1s",
-                    "backoffMultiplier": 2,
-                    "retryableStatusCodes": ["UNAVAILABLE"],
-                },
-            }
-        ],
-    }
-)
 
 
 @pytest.mark.parametrize("options", [(), ("--plain-grpc",)], ids=["grpc core", "grpc.aio"])
@@ -50,7 +31,7 @@ async def test_a_client_that_retries_unavailable_sees_no_failed_call(
                 started_proxy(cluster, "--lame-duck", "0.2", *options) as leaves,
                 grpc.aio.insecure_channel(
                     f"ipv4:{stays.address},{leaves.address}",
-                    options=[("grpc.service_config", RETRYING)],
+                    options=[("grpc.service_config", SERVICE_CONFIG)],
                 ) as channel,
             ):
                 stub: Any = query_pb2_grpc.QueryableStateStub(channel)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.server.cli.tls_arguments import add_calling_tls, calling_tls
+from queryable_state.wire.security.tls_arguments import add_tls, tls_of
 
 if TYPE_CHECKING:
     import argparse
@@ -40,7 +40,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="SECONDS",
         help="time to wait for the answer (default: %(default)g)",
     )
-    add_calling_tls(health)
+    add_tls(health)
     health.set_defaults(run=_run)
 
 
@@ -52,7 +52,7 @@ def _run(options: argparse.Namespace) -> int:
     from queryable_state.wire.security.tls_probe import tls_problem
 
     names = health_pb2.HealthCheckResponse.ServingStatus
-    connector = Connector(calling_tls(options), setting="--tls-{0}")
+    connector = Connector(tls_of(options), setting="--tls-{0}")
     with connector.blocking_channel(options.address, ()) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:

@@ -15,8 +15,8 @@ from queryable_state.server.cli.driver_arguments import (
     endpoint_of,
     secret_of,
 )
-from queryable_state.server.cli.tls_arguments import add_calling_tls, calling_tls
 from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.security.tls_arguments import add_tls, tls_of
 
 if TYPE_CHECKING:
     import argparse
@@ -62,7 +62,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="SECONDS",
         help="give up after this time (default: %(default)s)",
     )
-    add_calling_tls(savepoint)
+    add_tls(savepoint)
     savepoint.set_defaults(run=_run)
 
 
@@ -101,7 +101,7 @@ async def _trigger(
 
     coordinator = FollowedCoordinator(
         CoordinatorEndpoints(coordinators, secret, endpoint_of(options), storage_options(options)),
-        Connector(calling_tls(options), setting="--tls-{0}"),
+        Connector(tls_of(options), setting="--tls-{0}"),
     )
     try:
         await coordinator.connect()

@@ -102,10 +102,8 @@ class AccessControl:
         try:
             return self._authenticated(authorization)
         except UnknownKeyError as refusal:
-            assert self._jwt is not None
-            if not self._jwt.keys.may_refresh():
-                raise self.denials.unauthenticated(refusal.cause, str(refusal)) from None
-            self._refresh_later()
+            keys = self._keys_to_refresh(refusal)
+            _refresh_later(keys)
             raise RetryLaterError(
                 "the keys of the token's issuer are fetched now", retry_after_ms=200
             ) from None
@@ -115,10 +113,8 @@ class AccessControl:
         try:
             return self._authenticated(authorization)
         except UnknownKeyError as refusal:
-            assert self._jwt is not None
-            if not self._jwt.keys.may_refresh():
-                raise self.denials.unauthenticated(refusal.cause, str(refusal)) from None
-        await self._jwt.keys.refresh()
+            keys = self._keys_to_refresh(refusal)
+        await keys.refresh()
         try:
             return self._authenticated(authorization)
         except UnknownKeyError as refusal:
@@ -155,13 +151,13 @@ class AccessControl:
         keys = None if self._jwt is None else self._jwt.keys
         location = keys.location if keys is not None else ""
         if keys is not None and keys.is_url:
-            self._refresh_later()
+            _refresh_later(keys)
         seen = self._stamps
         try:
             while True:
                 await asyncio.sleep(_POLL_S)
                 if keys is not None and keys.is_old and keys.may_refresh():
-                    self._refresh_later()
+                    _refresh_later(keys)
                 stamps = await asyncio.to_thread(self._stamps_now, location)
                 # Not while the file is being written: it has to be the same twice.
                 if stamps != self._stamps and stamps == seen:
@@ -247,13 +243,20 @@ class AccessControl:
         self._callers[_key(authorization)] = caller
         return caller
 
-    def _refresh_later(self) -> None:
+    def _keys_to_refresh(self, refusal: UnknownKeyError) -> JwtKeys:
+        """The keys of the issuer; raises the refusal if they may not be fetched again yet."""
         assert self._jwt is not None
-        task = asyncio.ensure_future(self._jwt.keys.refresh())
-        task.add_done_callback(_ignore_failure)
+        if not self._jwt.keys.may_refresh():
+            raise self.denials.unauthenticated(refusal.cause, str(refusal)) from None
+        return self._jwt.keys
 
     def _stamps_now(self, keys: str) -> tuple[_Stamp | None, ...]:
         return tuple(_stamp(path) for path in (self._file, keys) if path and "://" not in path)
+
+
+def _refresh_later(keys: JwtKeys) -> None:
+    task = asyncio.ensure_future(keys.refresh())
+    task.add_done_callback(_ignore_failure)
 
 
 def _key(authorization: str) -> bytes:

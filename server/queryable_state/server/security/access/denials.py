@@ -41,12 +41,7 @@ class Denials:
         where = (f"state {shown(state)!r}" if state else "states") + (
             f" of job {shown(job)!r}" if job else ""
         )
-        error = PermissionDeniedError(
-            f"caller {shown(caller)!r} may not {_VERBS[kind]} {where}, or there is none: "
-            f"{_ask(kind)}"
-        )
-        self._count(f"no grant to {_VERBS[kind]}", "denying a call: %s", error.message)
-        return error
+        return self._denied(caller, kind, where)
 
     def of_rights(self, caller: Caller, kind: Kind, rights: StateRights) -> PermissionDeniedError:
         """As `denied`, of a state that the caller may see."""
@@ -54,9 +49,12 @@ class Denials:
 
     def unnamed(self, caller: str, kind: Kind, state_id: int) -> QueryableStateError:
         """As `denied`, for a state that the caller names by its id alone."""
+        return self._denied(caller, kind, f"the state with id {state_id}")
+
+    def _denied(self, caller: str, kind: Kind, where: str) -> PermissionDeniedError:
         error = PermissionDeniedError(
-            f"caller {shown(caller)!r} may not {_VERBS[kind]} the state with id {state_id}, or "
-            f"there is none: {_ask(kind)}"
+            f"caller {shown(caller)!r} may not {_VERBS[kind]} {where}, or there is none: "
+            f"{_ask(kind)}"
         )
         self._count(f"no grant to {_VERBS[kind]}", "denying a call: %s", error.message)
         return error

@@ -1,13 +1,13 @@
-"""Arguments of TLS of the query commands."""
+"""Arguments of TLS of commands that connect to servers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.wire.security.tls import Tls
+
 if TYPE_CHECKING:
     import argparse
-
-    from queryable_state.wire.security.tls import Tls
 
 
 def add_tls(parser: argparse.ArgumentParser) -> None:
@@ -25,14 +25,12 @@ def add_tls(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--tls-{name}", default="", metavar=metavar, help=meaning)
 
 
-def tls_of(options: argparse.Namespace) -> Tls | bool:
-    """The values of `add_tls`."""
-    from queryable_state.wire.security.tls import Tls
-
+def tls_of(options: argparse.Namespace) -> Tls | None:
+    """The values of `add_tls`; None: clear text."""
     tls = Tls(
         ca=options.tls_ca,
         certificate=options.tls_certificate,
         key=options.tls_key,
         server_name=options.tls_server_name,
     )
-    return tls if tls != Tls() else bool(options.tls)
+    return tls if options.tls or tls != Tls() else None
