@@ -48,6 +48,8 @@ def two_executors(**settings: str) -> Iterator[SparkSession]:
     """A session with two executors; `settings` are Spark's, with `__` for a dot."""
     if SparkContext._active_spark_context is not None:
         SparkContext._active_spark_context.stop()
+    # The settings of the session that starts the JVM would be system properties of all later ones.
+    SparkContext._ensure_initialized()
     builder: SparkSession.Builder = (
         SparkSession.builder.master("local-cluster[2,1,1024]")
         .appName("cluster-tests")
@@ -67,8 +69,6 @@ def two_executors(**settings: str) -> Iterator[SparkSession]:
     try:
         yield session
     finally:
-        for name in settings:
-            builder._options.pop(name.replace("__", "."), None)
         session.stop()
         shutil.rmtree(_WORK, ignore_errors=True)
 

@@ -37,6 +37,17 @@ def test_records_stay_over_kill_and_stop(broker: KafkaBroker) -> None:
     assert len(records(broker, "numbers")) == 200
 
 
+def test_a_broker_in_the_folder_of_an_earlier_one_has_its_records_and_address(
+    tmp_path: Path,
+) -> None:
+    with KafkaBroker(tmp_path / "kafka") as first:
+        first.create_topic("numbers")
+        Numbers(first).write(100)
+    with KafkaBroker(tmp_path / "kafka") as second:
+        assert second.bootstrap_servers == first.bootstrap_servers
+        assert len(records(second, "numbers")) == 100
+
+
 def test_a_broker_ends_with_its_program(tmp_path: Path) -> None:
     """Also if the program is killed."""
     program = f"""

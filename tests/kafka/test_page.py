@@ -30,8 +30,9 @@ def test_code_blocks_run_as_printed(broker: KafkaBroker, tmp_path: Path) -> None
         click = {"user": f"user_{number % 7}", "page": f"/{number}"}
         producer.produce("clicks", key=click["user"], value=json.dumps(click))
     assert producer.flush(60) == 0
+    shared = tmp_path / "shared"  # The page has a broker of its own in /shared/kafka.
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), broker.bootstrap_servers, str(tmp_path)],
+        [sys.executable, str(PROGRAM), broker.bootstrap_servers, str(shared)],
         capture_output=True,
         text=True,
         check=False,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.spark.conftest import Connect, MakeFeed, NewEnvironment
     from tests.spark.feed import Feed
 
+    from queryable_state.client.blocking import QueryableStateClient
     from queryable_state.streaming import JobClient, StreamExecutionEnvironment
     from queryable_state.streaming.functions import KeyedProcessFunction
 
@@ -46,8 +47,8 @@ def fired_by(
     return rows
 
 
-def fires(job: JobClient, connect: Connect, keys: list[str]) -> list[int | None]:
-    states = connect(job).get_kv_states(job.job_id, "fires", keys)
+def fires(client: QueryableStateClient, job: JobClient, keys: list[str]) -> list[int | None]:
+    states = client.get_kv_states(job.job_id, "fires", keys)
     return [None if state is None else state.value() for state in states]
 
 
@@ -157,15 +158,18 @@ def test_a_timer_fires_once_although_its_server_is_killed_before_the_commit(
     source.add(*(at(0, key) for key in KEYS))
     job = env.execute_async("killed", checkpoint_location=str(tmp_path / "checkpoint"))
     job.process_all_available()
+    # It waits for the new server: one that never reached a server is told that nothing listens.
+    client = connect(job)
+    assert fires(client, job, KEYS) == [None] * len(KEYS)
     source.add(at(30, "last"))
 
     def all_fired() -> bool:
-        return bool(killed) and fires(job, connect, KEYS) == [1] * len(KEYS)
+        return bool(killed) and fires(client, job, KEYS) == [1] * len(KEYS)
 
     until(all_fired, 120)
     source.add(at(31, "last"))
     job.process_all_available()
-    assert fires(job, connect, [*KEYS, "last"]) in (
+    assert fires(client, job, [*KEYS, "last"]) in (
         [*([1] * len(KEYS)), None],
         [*([1] * len(KEYS)), 1],
     )

@@ -6,6 +6,7 @@ import base64
 import logging
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -73,8 +74,9 @@ class KafkaBroker:
     ) -> None:
         """A broker that keeps its files in `folder`; the jars are downloaded once.
 
-        `properties` are added to `server.properties`. Raises JarsUnavailableError if Java is
-        missing or the jars cannot be downloaded.
+        A folder of an earlier broker has its topics, records and ports. `properties` are added to
+        `server.properties`. Raises JarsUnavailableError if Java is missing or the jars cannot be
+        downloaded.
         """
         self._folder = folder
         self._classpath = os.pathsep.join(
@@ -85,7 +87,8 @@ class KafkaBroker:
         self._guard: subprocess.Popen[str] | None = None
         self._pid = 0
         self._admin: AdminClient | None = None
-        self._port, self._controller_port = _free_ports(2)
+        self._configured = folder / "server.properties"
+        self._port, self._controller_port = self._kept_ports() or _free_ports(2)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -116,11 +119,11 @@ class KafkaBroker:
         """
         if self.is_running:
             raise BrokerError(f"the broker in {self._folder} runs already (pid {self._pid})")
-        configured = self._folder / "server.properties"
-        if not configured.exists():
-            self._format(configured)
+        self._write_settings()
+        if not (self._folder / "data").exists():
+            self._format()
         self._guard = subprocess.Popen(
-            ["sh", "-c", _GUARDED, "sh", *self._command("kafka.Kafka"), str(configured)],
+            ["sh", "-c", _GUARDED, "sh", *self._command("kafka.Kafka"), str(self._configured)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -163,21 +166,28 @@ class KafkaBroker:
     def __exit__(self, *exc_info: object) -> None:
         self.stop()
 
-    def _format(self, configured: Path) -> None:
-        """Writes the configuration and the metadata of an empty broker."""
+    def _write_settings(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        draft = configured.with_suffix(".draft")
+        draft = self._configured.with_suffix(".draft")
         draft.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
+        draft.replace(self._configured)
+
+    def _format(self) -> None:
+        """Writes the metadata of an empty broker."""
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        tool = [*self._command("kafka.tools.StorageTool"), "format", "-t", cluster]
         done = subprocess.run(
-            [*self._command("kafka.tools.StorageTool"), "format", "-t", cluster, "-c", str(draft)],
-            capture_output=True,
-            text=True,
-            check=False,
+            [*tool, "-c", str(self._configured)], capture_output=True, text=True, check=False
         )
         if done.returncode:
             raise BrokerError(f"{self._folder} cannot be formatted: {done.stdout}{done.stderr}")
-        draft.replace(configured)
+
+    def _kept_ports(self) -> list[int]:
+        """Those of an earlier broker with this folder; empty if there was none."""
+        if not self._configured.exists():
+            return []
+        (listeners,) = re.findall("(?m)^listeners=(.*)", self._configured.read_text())
+        return [int(port) for port in re.findall(r":(\d+)", listeners)]
 
     def _settings(self) -> dict[str, str]:
         listeners = f"PLAINTEXT://127.0.0.1:{self._port}"
