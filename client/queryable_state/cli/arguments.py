@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.cli.timeout_argument import add_timeout, seconds_of
 from queryable_state.wire.addresses import parse_addresses
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.json_text import key_from_json
@@ -99,13 +99,7 @@ def add_operation(
         metavar="FILE",
         help=f"file with the token of a caller (default: the token in {TOKEN_VARIABLE}, else none)",
     )
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=_TIMEOUT_S,
-        metavar="SECONDS",
-        help="timeout of the command (default: %(default)s)",
-    )
+    add_timeout(parser, _TIMEOUT_S)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_tls(parser)
 
@@ -194,14 +188,6 @@ def token_of(options: argparse.Namespace) -> str | None:
     if not token:
         raise InvalidRequestError(f"--token-file {options.token_file} is empty")
     return token
-
-
-def seconds_of(options: argparse.Namespace) -> float:
-    """The value of `--timeout`."""
-    seconds: float = options.timeout
-    if not 0 < seconds < math.inf:
-        raise InvalidRequestError(f"--timeout {seconds:g} is invalid: use seconds above 0")
-    return seconds
 
 
 def read_options(options: argparse.Namespace) -> ReadOptions:

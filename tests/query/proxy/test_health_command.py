@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import grpc.aio
+import pytest
 from tests.query.proxy.watching import NOT_SERVING, SERVING, Watched
 
 from queryable_state.cli import main
@@ -13,8 +14,6 @@ from queryable_state.server.testing.cluster import InProcessCluster
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 async def test_a_proxy_without_its_driver_is_not_ready_but_alive(
@@ -38,3 +37,12 @@ def test_a_server_that_does_not_answer_is_neither(capsys: pytest.CaptureFixture[
     for options in ([], ["--alive"]):
         assert main(["health", "127.0.0.1:1", "--timeout", "2", *options]) == 1
         assert "127.0.0.1:1: UNAVAILABLE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-3", "nan", "inf"])
+def test_a_timeout_that_is_not_above_0_is_refused(
+    seconds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("health", "savepoint", "jobs"):
+        assert main([command, f"--timeout={seconds}"]) == 2
+        assert "use seconds above 0" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.cli.timeout_argument import add_timeout, seconds_of
 from queryable_state.wire.security.tls_arguments import add_tls, tls_of
 
 if TYPE_CHECKING:
@@ -33,13 +34,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="gRPC port of the server (default: %(default)s)",
     )
     health.add_argument("--alive", action="store_true", help="0 also for NOT_SERVING")
-    health.add_argument(
-        "--timeout",
-        type=float,
-        default=_TIMEOUT_S,
-        metavar="SECONDS",
-        help="time to wait for the answer (default: %(default)g)",
-    )
+    add_timeout(health, _TIMEOUT_S)
     add_tls(health)
     health.set_defaults(run=_run)
 
@@ -51,12 +46,13 @@ def _run(options: argparse.Namespace) -> int:
     from queryable_state.wire.security.connector import Connector
     from queryable_state.wire.security.tls_probe import tls_problem
 
+    timeout_s = seconds_of(options)
     names = health_pb2.HealthCheckResponse.ServingStatus
     connector = Connector(tls_of(options), setting="--tls-{0}")
     with connector.blocking_channel(options.address, ()) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
-            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=options.timeout)
+            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
         except grpc.RpcError as failure:
             why = f"{options.address}: {failure.code().name}: {failure.details()}"
             if failure.code() == grpc.StatusCode.UNAVAILABLE:

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from queryable_state.cli.timeout_argument import add_timeout, seconds_of
 from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.cli.arguments import add_storage_options, storage_options
 from queryable_state.server.cli.driver_arguments import (
@@ -15,7 +16,6 @@ from queryable_state.server.cli.driver_arguments import (
     endpoint_of,
     secret_of,
 )
-from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.security.tls_arguments import add_tls, tls_of
 
 if TYPE_CHECKING:
@@ -55,20 +55,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     savepoint.add_argument(
         "--stop", action="store_true", help="end the job: nothing is processed after the savepoint"
     )
-    savepoint.add_argument(
-        "--timeout",
-        type=float,
-        default=_TIMEOUT_S,
-        metavar="SECONDS",
-        help="give up after this time (default: %(default)s)",
-    )
+    add_timeout(savepoint, _TIMEOUT_S)
     add_tls(savepoint)
     savepoint.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.timeout <= 0:
-        raise InvalidRequestError(f"--timeout {options.timeout:g}: give a number above 0")
+    timeout_s = seconds_of(options)
     job, directory = options.job, options.directory
     if "/" in job and not directory:
         # A single argument with a slash is the directory: ids and names have none.
@@ -82,6 +75,7 @@ def _run(options: argparse.Namespace) -> int:
             secret_of(options.secret_file, required=not options.endpoint),
             options,
             request,
+            timeout_s,
         )
     )
     print(answer.path, flush=True)
@@ -93,6 +87,7 @@ async def _trigger(
     secret: str,
     options: argparse.Namespace,
     request: coordinator_pb2.TriggerSavepointRequest,
+    timeout_s: float,
 ) -> coordinator_pb2.TriggerSavepointResponse:
     # Imported late, because importing grpc would slow down `--help`.
     from queryable_state.server.query.proxy.coordinator_endpoints import CoordinatorEndpoints
@@ -105,7 +100,7 @@ async def _trigger(
     )
     try:
         await coordinator.connect()
-        return await coordinator.trigger_savepoint(request, timeout_s=options.timeout)
+        return await coordinator.trigger_savepoint(request, timeout_s=timeout_s)
     finally:
         await coordinator.aclose()
 
