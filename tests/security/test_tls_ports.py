@@ -131,6 +131,20 @@ async def test_the_certificate_of_another_authority_is_refused(
         await refused(cluster, stranger.client(), r"not signed by an authority of .*tls_ca")
 
 
+@pytest.mark.parametrize("frame_ports", ["0", ""])
+async def test_a_client_asks_the_next_address_when_one_has_another_certificate(
+    tmp_path: Path, authority: Authority, stranger: Authority, frame_ports: str
+) -> None:
+    async with (
+        running(tmp_path / "other", stranger.settings(), frame_ports=frame_ports) as other,
+        running(tmp_path / "ours", authority.settings(), frame_ports=frame_ports) as ours,
+    ):
+        addresses = [each.servers[0].addresses.proxy for each in (other, ours)]
+        async with QueryableStateClient(addresses=addresses, tls=authority.client()) as client:
+            assert [job.name for job in await client.list_jobs()] == ["sensors"]
+            assert (await client.get_kv_state("sensors", "last", "sensor_7")).value() == 7.0
+
+
 async def test_the_name_of_another_host_is_refused_and_the_names_are_said(
     tmp_path: Path, authority: Authority
 ) -> None:

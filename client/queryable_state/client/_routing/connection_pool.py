@@ -245,7 +245,8 @@ class ConnectionPool:
                 left_s = timeout_s / (len(pool) - number)
                 return server, await self._call(rpc, server, request, left_s)
             except QueryableStateError as refusal:
-                if not CALLS.retries(refusal):
+                # The next server may have a certificate that this side trusts.
+                if not CALLS.retries(refusal) and not server.diagnosis.found(refusal):
                     raise
                 failure = refusal
             timeout_s -= asyncio.get_running_loop().time() - started

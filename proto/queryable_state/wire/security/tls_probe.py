@@ -191,6 +191,11 @@ class TlsDiagnosis:
         self._address = address
         self._connector = connector
         self._next_s = 0.0
+        self._problem: QueryableStateError | None = None
+
+    def found(self, error: QueryableStateError) -> bool:
+        """True if this error is the problem of TLS, and not what a server answered."""
+        return error is self._problem
 
     def succeeded(self) -> None:
         """Notes that the server was reached."""
@@ -200,7 +205,8 @@ class TlsDiagnosis:
         """The problem of TLS, or else the error of the failed call."""
         if not self._is_due(error):
             return error
-        return await asyncio.to_thread(tls_problem, self._address, self._connector) or error
+        self._problem = await asyncio.to_thread(tls_problem, self._address, self._connector)
+        return self._problem or error
 
     def explained_blocking(self, error: QueryableStateError) -> QueryableStateError:
         """The same for blocking calls."""
