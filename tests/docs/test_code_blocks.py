@@ -46,8 +46,10 @@ def with_code(page: Path) -> bool:
     )
 
 
-# The code of docs/kafka.md needs a broker: tests/kafka/test_page.py.
-PAGES_WITH_CODE = [page for page in PAGES if with_code(page) and page.name != "kafka.md"]
+# They need a broker (tests/kafka/test_page.py) and certificates (tests/security/test_tls_page.py).
+RUN_ELSEWHERE = ("kafka.md", "tls.md")
+
+PAGES_WITH_CODE = [page for page in PAGES if with_code(page) and page.name not in RUN_ELSEWHERE]
 
 
 @pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
