@@ -46,3 +46,9 @@ def test_a_timeout_that_is_not_above_0_is_refused(
     for command in ("health", "savepoint", "jobs"):
         assert main([command, f"--timeout={seconds}"]) == 2
         assert "use seconds above 0" in capsys.readouterr().err
+
+
+def test_an_address_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for address, problem in (("http://proxy-1:9069", "URL of http"), ("proxy-1:x", "not a port")):
+        assert main(["health", address]) == 2
+        assert problem in capsys.readouterr().err

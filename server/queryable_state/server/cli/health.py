@@ -6,12 +6,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.cli.timeout_argument import add_timeout, seconds_of
+from queryable_state.wire.addresses import join_address, parse_address
 from queryable_state.wire.security.tls_arguments import add_tls, tls_of
 
 if TYPE_CHECKING:
     import argparse
 
-_DEFAULT_ADDRESS = "localhost:9069"
+_DEFAULT_PORT = 9069
+_DEFAULT_ADDRESS = f"localhost:{_DEFAULT_PORT}"
 _TIMEOUT_S = 3.0
 _UNHEALTHY = 1
 
@@ -47,17 +49,18 @@ def _run(options: argparse.Namespace) -> int:
     from queryable_state.wire.security.tls_probe import tls_problem
 
     timeout_s = seconds_of(options)
+    address = join_address(*parse_address(options.address, "HOST:PORT", _DEFAULT_PORT))
     names = health_pb2.HealthCheckResponse.ServingStatus
     connector = Connector(tls_of(options), setting="--tls-{0}")
-    with connector.blocking_channel(options.address, ()) as channel:
+    with connector.blocking_channel(address, ()) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
         except grpc.RpcError as failure:
-            why = f"{options.address}: {failure.code().name}: {failure.details()}"
+            why = f"{address}: {failure.code().name}: {failure.details()}"
             if failure.code() == grpc.StatusCode.UNAVAILABLE:
-                why = str(tls_problem(options.address, connector) or why)
+                why = str(tls_problem(address, connector) or why)
             print(why, file=sys.stderr)
             return _UNHEALTHY
-    print(f"{options.address}: {names.Name(answer.status)}")
+    print(f"{address}: {names.Name(answer.status)}")
     return 0 if options.alive or answer.status == names.Value("SERVING") else _UNHEALTHY

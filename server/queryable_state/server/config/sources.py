@@ -104,6 +104,10 @@ def file_source(path: str, process: str = "", maps: Collection[str] = ()) -> Sou
     try:
         text = Path(path).read_text(encoding="utf-8")
         values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise InvalidRequestError(
+            f"the settings file {path!r} is not TOML (name = value): {problem}"
+        ) from problem
     except (OSError, ValueError) as problem:
         raise InvalidRequestError(
             f"the settings file {path!r} cannot be read: {problem}"
