@@ -13,7 +13,7 @@ from queryable_state.wire.addresses import host_and_port
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from queryable_state.client import KvState
+    from queryable_state.client import KvState, Scan, Tls
 
 
 class Client(Protocol):
@@ -37,10 +37,20 @@ class Client(Protocol):
 class OwnClient:
     """Our client, direct to the owner after one look-up at its proxy."""
 
-    def __init__(self, keys: Sequence[str], address: str, job_id: str) -> None:
+    def __init__(
+        self,
+        keys: Sequence[str],
+        address: str,
+        job_id: str,
+        *,
+        tls: Tls | bool = False,
+        token: str | None = None,
+    ) -> None:
         self._keys = keys
         self._job_id = job_id
-        self._client = QueryableStateClient(*host_and_port(address), timeout_s=30.0)
+        self._client = QueryableStateClient(
+            *host_and_port(address), timeout_s=30.0, tls=tls, token=token
+        )
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -57,6 +67,10 @@ class OwnClient:
             return None
         count, total = answer.get()
         return count, total
+
+    def scan(self) -> Scan:
+        """A scan of all keys."""
+        return self._client.scan(self._job_id, QUERYABLE_NAME)
 
     async def get_all(self) -> list[tuple[int, int] | None]:
         states = await self._client.get_kv_states(self._job_id, QUERYABLE_NAME, list(self._keys))

@@ -1,7 +1,8 @@
-"""CPU seconds of the processes of one run, by their part in it."""
+"""CPU seconds and memory of the processes of one run, by their part in it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import defaultdict
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 MARK = "BENCHMARK_MIXED_RUN"
 """The environment variable that marks all child processes, redis and Spark included."""
@@ -23,6 +24,8 @@ def part_of(command: Sequence[str]) -> str:
         return "JVM"
     if "redis-server" in line:
         return "redis-server"
+    if "benchmarks.soak" in line:
+        return "client"
     if "queryable_state.server" in line:
         return "state server"
     return "driver's Python" if "benchmarks.mixed.job" in line else "Python workers"
@@ -30,18 +33,26 @@ def part_of(command: Sequence[str]) -> str:
 
 def cpu_by_part(mark: str) -> Mapping[str, float]:
     """CPU seconds so far of this process, its children and all marked processes, by part."""
-    seconds: defaultdict[str, float] = defaultdict(float)
+
+    def cpu_s(process: psutil.Process) -> float:
+        times = process.cpu_times()
+        return times.user + times.system
+
+    return _by_part(mark, cpu_s)
+
+
+def rss_by_part(mark: str) -> Mapping[str, float]:
+    """Bytes of memory of the same processes, by part."""
+    return _by_part(mark, lambda process: process.memory_info().rss)
+
+
+def _by_part(mark: str, figure: Callable[[psutil.Process], float]) -> Mapping[str, float]:
+    sums: defaultdict[str, float] = defaultdict(float)
     for process in psutil.process_iter():
-        try:
+        with contextlib.suppress(psutil.Error):
             if process.pid == os.getpid():
-                part = "client"
+                sums["client"] += figure(process)
             # redis-server overwrites its environment with its title.
             elif process.ppid() == os.getpid() or process.environ().get(MARK) == mark:
-                part = part_of(process.cmdline())
-            else:
-                continue
-            times = process.cpu_times()
-        except psutil.Error:
-            continue
-        seconds[part] += times.user + times.system
-    return seconds
+                sums[part_of(process.cmdline())] += figure(process)
+    return sums

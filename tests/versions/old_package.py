@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import venv
 from pathlib import Path
 
@@ -37,12 +37,11 @@ def installed(folder: Path) -> Path:
     """
     source, environment = folder / "source", folder / "environment"
     source.mkdir(parents=True)
-    archive = folder / "source.tar"
+    archive = folder / "source.zip"
     subprocess.run(
         ["git", "archive", "--output", str(archive), released()], cwd=REPOSITORY, check=True
     )
-    with tarfile.open(archive) as packed:
-        packed.extractall(source, filter="data")
+    shutil.unpack_archive(archive, source)
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel"],
         cwd=source,

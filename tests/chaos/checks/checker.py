@@ -20,6 +20,7 @@ from tests.chaos.checks.order import fits, went_back
 from tests.chaos.checks.reads import Mode, What
 from tests.chaos.history.history import MISSING
 
+from queryable_state import client
 from queryable_state.wire import errors
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def check_final(history: History, reads: Iterable[Read], newest: int) -> list[Vi
 def _check_refusal(
     read: Read, committed_at: Mapping[int, float], calm: Sequence[tuple[float, float]]
 ) -> list[Violation]:
-    known = isinstance(getattr(errors, read.error, None), type)
+    known = any(isinstance(getattr(each, read.error, None), type) for each in (client, errors))
     in_calm = any(begin <= read.started and read.ended <= end for begin, end in calm)
     excused = not in_calm or read.error == GONE or _may_be_behind(read, committed_at)
     if known and excused and read.error not in DEFECTS:

@@ -116,7 +116,9 @@ def test_no_value_before_the_first_row_of_a_key_passes(history: History) -> None
     assert not kinds(history, before, read(history, first))
 
 
-@pytest.mark.parametrize("error", ["RetryLaterError", "PlacementError", "QueryTimeoutError"])
+@pytest.mark.parametrize(
+    "error", ["RetryLaterError", "PlacementError", "QueryTimeoutError", "NothingListensError"]
+)
 def test_refusals_that_say_what_to_do_pass(history: History, error: str) -> None:
     assert not kinds(history, dataclasses.replace(read(history, 3), error=error))
 

@@ -175,7 +175,7 @@ class KafkaBroker:
     def _format(self) -> None:
         """Writes the metadata of an empty broker."""
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = [*self._command("kafka.tools.StorageTool"), "format", "-t", cluster]
+        tool = [*self._command("kafka.tools.StorageTool"), "format", f"--cluster-id={cluster}"]
         done = subprocess.run(
             [*tool, "-c", str(self._configured)], capture_output=True, text=True, check=False
         )

@@ -1,0 +1,1 @@
+"""Everything at once for two minutes: `python -m benchmarks.soak`."""
