@@ -231,8 +231,14 @@ async def test_a_broken_file_keeps_the_rules_and_costs_one_line(
     assert len(lines()) == 2
 
 
-async def test_a_file_that_was_unreadable_when_it_changed_is_tried_again(
-    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    "problem", [InvalidRequestError("Permission denied"), MemoryError("too much")]
+)
+async def test_a_change_that_could_not_be_read_is_tried_again_and_logged_once(
+    file: Path,
+    problem: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(access_control, "_RETRY_S", 0.2)
     refusals = 3
@@ -241,7 +247,7 @@ async def test_a_file_that_was_unreadable_when_it_changed_is_tried_again(
         nonlocal refusals
         refusals -= 1
         if refusals >= 0:
-            raise InvalidRequestError(f"cannot read the access file {path}: Permission denied")
+            raise problem
         return read_access_file(path)
 
     access = AccessControl(AccessSettings(access_file=str(file)))
@@ -252,7 +258,7 @@ async def test_a_file_that_was_unreadable_when_it_changed_is_tried_again(
     with pytest.raises(AuthenticationError):
         await access.authenticate(f"Bearer {TOKEN}")
     assert refusals == -1
-    assert len([each for each in caplog.messages if "Permission denied" in each]) == 1
+    assert len([each for each in caplog.messages if str(problem) in each]) == 1
 
 
 async def test_a_change_of_the_mode_alone_is_a_change(file: Path) -> None:
@@ -263,9 +269,7 @@ async def test_a_change_of_the_mode_alone_is_a_change(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [f"anonymous = {'9' * 5000}", f"grants = {'[' * 5000}", "\0"],
-    ids=["digits", "depth", "nul"],
+    "text", ["a = " + "9" * 5000, "a = " + "[" * 5000], ids=["digits", "depth"]
 )
 async def test_no_content_of_the_file_ends_the_watch(
     file: Path, text: str, caplog: pytest.LogCaptureFixture
@@ -274,33 +278,10 @@ async def test_no_content_of_the_file_ends_the_watch(
     async with following(access):
         write(file, text)
         await until(lambda: "keeps its rules" in caplog.text)
-        assert str(file) in caplog.text
         write(file, "")
         await until(lambda: access.generation == 2)
     with pytest.raises(AuthenticationError):
         await access.authenticate(f"Bearer {TOKEN}")
-
-
-async def test_an_unexpected_failure_does_not_end_the_watch_and_is_logged_once(
-    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(access_control, "_RETRY_S", 0.0)
-    asked = 0
-
-    def read(_path: str) -> AccessRules:
-        nonlocal asked
-        asked += 1
-        raise MemoryError("too much")
-
-    access = AccessControl(AccessSettings(access_file=str(file)))
-    with monkeypatch.context() as patched:
-        patched.setattr(access_control, "read_access_file", read)
-        async with following(access):
-            write(file, "")
-            await until(lambda: asked >= 3)
-            patched.undo()
-            await until(lambda: access.generation == 2)
-    assert len([each for each in caplog.messages if "too much" in each]) == 1
 
 
 @pytest.mark.parametrize("missing", ["access_file", "jwt_issuer", "jwt_audience"])
