@@ -40,6 +40,6 @@ def test_another_scheme_names_its_setting(spark: SparkSession) -> None:
 
 
 def test_another_mistake_names_no_package(spark: SparkSession) -> None:
-    with pytest.raises(CheckpointError, match="cannot access the folder ''") as caught:
-        SparkFiles.of(spark.sparkContext, "")
+    with pytest.raises(CheckpointError, match="cannot access the folder 'hdfs:///job'") as caught:
+        SparkFiles.of(spark.sparkContext, "hdfs:///job")
     assert "packages" not in str(caught.value)
