@@ -39,7 +39,8 @@ def read_access_file(path: str) -> AccessRules:
         raise InvalidRequestError(f"{path} has {len(data):,} bytes, {_MOST_BYTES:,} allowed")
     try:
         return parse(data.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+    except (ValueError, RecursionError) as problem:
+        # Besides mistakes of syntax: numbers of thousands of digits, and tables nested too deep.
         raise InvalidRequestError(f"{path} is not valid TOML: {problem}") from problem
     except _MistakeError as mistake:
         raise InvalidRequestError(f"{path}: {mistake}") from mistake
