@@ -106,6 +106,8 @@ spark.executor.instances: {{ .Values.executors.instances | quote }}
 spark.executor.cores: {{ .Values.executors.cores | quote }}
 spark.executor.memory: {{ .Values.executors.memory }}
 spark.executor.memoryOverhead: {{ .Values.executors.memoryOverhead }}
+# Spark's own checkpoint is below checkpointDirectory too, and Hadoop has a class for s3a:// only.
+spark.hadoop.fs.s3.impl: org.apache.hadoop.fs.s3a.S3AFileSystem
 spark.queryable_state.checkpoint_directory: {{ .Values.checkpointDirectory | quote }}
 spark.queryable_state.host: 0.0.0.0
 spark.queryable_state.coordinator_host: {{ include "qs.driverHost" . }}
