@@ -9,13 +9,9 @@ import time
 from typing import TYPE_CHECKING
 
 from queryable_state.server.security.access.access_file import read_access_file
-from queryable_state.server.security.access.caller import (
-    ANONYMOUS,
-    Caller,
-    StateRights,
-)
+from queryable_state.server.security.access.caller import Caller, StateRights
 from queryable_state.server.security.access.denials import Denials
-from queryable_state.server.security.access.grants import Kind, StateName
+from queryable_state.server.security.access.grants import ANONYMOUS, Kind, StateName
 from queryable_state.server.security.access.jwt_keys import JwtKeys
 from queryable_state.server.security.access.jwt_verifier import (
     JwtRefusedError,
