@@ -67,10 +67,11 @@ class TestQuestionsForNames:
     @pytest.mark.parametrize("question", ["LocateState", "ListJobs", "ListStates", "by id"])
     async def test_what_is_denied_or_listed_counts(self, proxy: ProxyServer, question: str) -> None:
         async def asked(asker: Asker, number: int) -> str:
-            fields: dict[str, Any] = {
+            by_question: dict[str, dict[str, Any]] = {
                 "LocateState": {"job": "sensors", "state_name": f"last{number}"},
                 "by id": {"query": query_pb2.Query(state_id=10**6 + number, keys=[b"k"])},
-            }.get(question, {})
+            }
+            fields = by_question.get(question, {})
             method = "BatchGetKvState" if question == "by id" else question
             return await asker.status(method, **fields)
 
