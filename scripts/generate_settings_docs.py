@@ -101,8 +101,10 @@ that sets the field; fields without one have a fixed value or follow from the ex
 
 TAIL = """## Commands
 
-- `QUERYABLE_STATE_SERVER`: `HOST[:PORT]` that `get`, `mget`, `scan`, `explain`, `states` and `jobs`
-  ask if `--server` is not given; else they ask `localhost:9069`.
+- `QUERYABLE_STATE_SERVER`: `HOST[:PORT]`, several with commas, that the query commands (`get`,
+  `scan`, `jobs` and others) ask if `--server` is not given; else they ask `localhost:9069`.
+- `QUERYABLE_STATE_TOKEN`: the token of the caller, for the query commands if `--token-file` is not
+  given.
 - `QUERYABLE_STATE_SECRET`: the job's secret, for `proxy` and `savepoint` if `--secret-file` is not
   given.
 

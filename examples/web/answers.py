@@ -2,7 +2,7 @@
 
 Shared by `fastapi_app.py` and `aiohttp_app.py`. Both read, with one client for the whole process:
 
-    QUERYABLE_STATE_SERVER   HOST:PORT of a proxy, default localhost:9069
+    QUERYABLE_STATE_SERVER   HOST[:PORT] of a proxy, several with commas; default localhost:9069
     STATE                    queryable name, default lastTemperature
     JOB                      name or id of the job; unset: the only job with this state
     MAX_AGE_S                older answers are marked as stale, default 30
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client import (
+    ClientUnusableError,
     InvalidRequestError,
     LimitExceededError,
     MultiGet,
@@ -38,6 +39,7 @@ TIMEOUT_S = 1.0
 
 # The job may start, restart, or move to another machine. The client connects again by itself.
 _AFTER_A_WHILE = (
+    ClientUnusableError,  # The application is shutting down.
     PlacementError,
     QueryTimeoutError,
     RetryLaterError,
@@ -51,8 +53,7 @@ _RETRY_AFTER_S = 2
 class Settings:
     """What the application reads, and from where."""
 
-    host: str
-    port: int
+    servers: str
     state: str
     job: str | None
     max_age_s: float
@@ -60,11 +61,8 @@ class Settings:
     @classmethod
     def from_environment(cls) -> Settings:
         """Reads the environment of the process."""
-        server = os.environ.get("QUERYABLE_STATE_SERVER", "localhost:9069")
-        host, _, port = server.rpartition(":")
         return cls(
-            host=host,
-            port=int(port),
+            servers=os.environ.get("QUERYABLE_STATE_SERVER", "localhost:9069"),
             state=os.environ.get("STATE", "lastTemperature"),
             job=os.environ.get("JOB") or None,
             max_age_s=float(os.environ.get("MAX_AGE_S", "30")),
@@ -72,7 +70,7 @@ class Settings:
 
     def client(self) -> QueryableStateClient:
         """A client; open it once per process, in the lifespan of the application."""
-        return QueryableStateClient(self.host, self.port, timeout_s=TIMEOUT_S)
+        return QueryableStateClient(addresses=self.servers, timeout_s=TIMEOUT_S)
 
 
 def age_s(info: ReadInfo) -> float:

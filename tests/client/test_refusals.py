@@ -13,6 +13,7 @@ from tests.client.asking import client_of
 from queryable_state.client import (
     AmbiguousJobError,
     ClientClosedError,
+    ClientUnusableError,
     DescriptorMismatchError,
     InvalidRequestError,
     KeyTypeError,
@@ -151,7 +152,7 @@ async def test_a_closed_client_says_so(client: QueryableStateClient) -> None:
 def test_a_client_is_asked_on_one_event_loop() -> None:
     """Outside of any, and on another than before, it says so."""
     client = QueryableStateClient("127.0.0.1", 1, timeout_s=0.05)
-    with pytest.raises(InvalidRequestError, match="running event loop"):
+    with pytest.raises(ClientUnusableError, match="running event loop"):
         client.get_kv_state("sensors", "last", "sensor_1")
 
     async def ask(*errors: type[Exception]) -> None:
@@ -160,7 +161,7 @@ def test_a_client_is_asked_on_one_event_loop() -> None:
 
     with asyncio.Runner() as first, asyncio.Runner() as second:
         first.run(ask(RetryLaterError, QueryTimeoutError))
-        second.run(ask(InvalidRequestError))
+        second.run(ask(ClientUnusableError))
         first.run(client.aclose())
 
 

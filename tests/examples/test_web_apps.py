@@ -14,6 +14,7 @@ import pytest
 import uvicorn
 from aiohttp import web
 
+from queryable_state.client import ClientClosedError
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 
 if TYPE_CHECKING:
@@ -155,3 +156,12 @@ async def test_an_old_answer_says_so(site: Site, monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
     status, _, headers = await site.get("/values/sensor_1?max_age_s=0.001")
     assert (status, "Retry-After" in headers) == (503, True)
+
+
+def test_a_request_at_shut_down_is_not_blamed_on_the_visitor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(_EXAMPLES)
+    answers = importlib.import_module("answers")
+    status, _, headers = answers.error_answer(ClientClosedError("the client is closed"))
+    assert (status, headers) == (503, {"Retry-After": "2"})

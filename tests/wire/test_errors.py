@@ -6,7 +6,8 @@ import pickle
 
 import pytest
 
-from queryable_state.wire.errors import Reason, UnknownKeyOrNamespaceError
+from queryable_state.client import ClientClosedError, NothingListensError
+from queryable_state.wire.errors import QueryableStateError, Reason, UnknownKeyOrNamespaceError
 
 
 def test_the_text_of_an_unknown_key_may_be_made_when_it_is_first_read() -> None:
@@ -27,3 +28,9 @@ def test_the_text_of_an_unknown_key_may_be_made_when_it_is_first_read() -> None:
     assert (type(copied), copied.message) == (UnknownKeyOrNamespaceError, "nothing under key 7")
     with pytest.raises(AttributeError, match="no attribute 'other'"):
         error.other  # noqa: B018
+
+
+@pytest.mark.parametrize("kind", [ClientClosedError, NothingListensError])
+def test_an_error_has_its_class_after_pickling(kind: type[QueryableStateError]) -> None:
+    copied = pickle.loads(pickle.dumps(kind("why", retry_after_ms=7)))
+    assert (type(copied), str(copied), copied.retry_after_ms) == (kind, "why", 7)

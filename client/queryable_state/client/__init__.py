@@ -2,7 +2,7 @@
 
 from queryable_state.client._client import QueryableStateClient
 from queryable_state.client._consistency import Consistency
-from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._errors import ClientClosedError, ClientUnusableError
 from queryable_state.client._read_options import ReadOptions
 from queryable_state.client._reading.connection_info import ConnectionInfo
 from queryable_state.client._reading.elements import ListSlice, MapEntry, Presence, Size
@@ -68,6 +68,7 @@ __all__ = [
     "AmbiguousJobError",
     "AuthenticationError",
     "ClientClosedError",
+    "ClientUnusableError",
     "Clock",
     "ConnectionInfo",
     "Consistency",

@@ -22,11 +22,11 @@ from queryable_state.client._connection.token_credentials import (
     warn_of_clear_text,
 )
 from queryable_state.client._consistency import Consistency, checked_consistency
-from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._errors import ClientClosedError, ClientUnusableError
+from queryable_state.client._process import check_process
 from queryable_state.client._read_options import ReadOptions, check_options
 from queryable_state.client._reading.operation import VALUE, Operation
 from queryable_state.client._routing.dispatcher import Dispatcher
-from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 from queryable_state.wire.packaging.protocol_versions import __version__
 from queryable_state.wire.security.connector import connector_of
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from queryable_state.client._batching.key_batcher import KeyBatcher
     from queryable_state.client._connection.token_credentials import Token
+    from queryable_state.wire.errors import QueryableStateError
     from queryable_state.wire.security.tls import Tls
 
 DEFAULT_TIMEOUT_S = 5.0
@@ -137,16 +138,17 @@ class ClientBase:
             raise ClientClosedError("this client is closed: open another")
         loop = running_loop()
         if loop is None:
-            raise InvalidRequestError(
+            raise ClientUnusableError(
                 "the client was called outside of a running event loop: call it in a coroutine, or "
                 "use queryable_state.client.blocking"
             )
         if self._opened is not None and self._loop is not loop:
-            raise InvalidRequestError(
+            raise ClientUnusableError(
                 "the client belongs to the event loop it was first used on: open one on each loop, "
                 "or share one of queryable_state.client.blocking"
             )
         if self._opened is None:
+            check_process()
             self._loop = loop
             self._opened = Dispatcher(
                 self._addresses,

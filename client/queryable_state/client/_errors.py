@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING, ClassVar
 
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.errors import QueryableStateError, Reason
+
+if TYPE_CHECKING:
+    from queryable_state.v1 import errors_pb2
 
 
-class ClientClosedError(InvalidRequestError):
+class ClientUnusableError(QueryableStateError):
+    """Open another client: this one is closed, or of another event loop or process.
+
+    An error of the program, not of its request.
+    """
+
+    default_reason: ClassVar[errors_pb2.Reason.ValueType] = Reason.INVALID_REQUEST
+
+
+class ClientClosedError(ClientUnusableError):
     """The client was closed before the call or while it waited: open another client."""
+
+
+def forked() -> ClientUnusableError:
+    """Returns the error of a client in a process that was forked after one was opened."""
+    return ClientUnusableError(
+        "a client was used before this process was forked, and gRPC does not work in the child: "
+        "open clients after the fork only (gunicorn: without preload_app, or in post_fork), or "
+        "start processes by spawn"
+    )
 
 
 def closed_while_waiting() -> ClientClosedError:

@@ -70,8 +70,9 @@ class KeyLookups(MultiLookups):
                 several.
             QueryTimeoutError: No server has answered within `timeout_s`. If an attempt has
                 failed, the error of the last attempt is raised instead.
-            InvalidRequestError: An argument is invalid. `ClientClosedError`, a subclass, if the
-                client is closed.
+            InvalidRequestError: An argument is invalid.
+            ClientUnusableError: The client is of another event loop; `ClientClosedError`, a
+                subclass: it is closed.
         """
         batcher = self._batchers.get((job, state_name))
         if batcher is None or options:

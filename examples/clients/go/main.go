@@ -92,7 +92,8 @@ func lookUp(client pb.QueryableStateClient, state string, words []string) error 
 
 // scan counts all keys of a state, as of one committed batch.
 func scan(client pb.QueryableStateClient, state string) error {
-	ctx, cancel := context.WithCancel(context.Background())
+	// The whole scan; without a deadline it would wait for a server for ever.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	stream, err := client.ScanKvState(
 		ctx, &pb.ScanKvStateRequest{StateName: state, Json: true, KeysOnly: true})

@@ -58,13 +58,18 @@ async function lookUp(client, state, words) {
 
 /** Counts all keys of a state, as of one committed batch. */
 async function scan(client, state) {
+  // The whole scan; without a deadline it would wait for a server for ever.
+  const options = { deadline: Date.now() + 60_000 };
+  const request = { state_name: state, json: true, keys_only: true };
   let keys = 0;
-  for await (const page of client.ScanKvState({ state_name: state, json: true, keys_only: true })) {
+  for await (const page of client.ScanKvState(request, options)) {
     keys += page.keys.length;
     if (page.last) {
       console.log(`scan: ${keys} keys, complete: ${page.complete}`);
+      return;
     }
   }
+  throw new Error("the scan has no last page");
 }
 
 /** The reason that the server sent as metadata of a failed call; undefined if it sent none. */

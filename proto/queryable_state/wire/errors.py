@@ -67,7 +67,7 @@ class QueryableStateError(Exception):
         return self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (self.to_proto().SerializeToString(),))
+        return (_rebuild, (type(self), self.to_proto().SerializeToString()))
 
     @property
     def reason_name(self) -> str:
@@ -287,5 +287,6 @@ _CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
 }
 
 
-def _rebuild(serialized: bytes) -> QueryableStateError:
-    return QueryableStateError.from_proto(errors_pb2.Error.FromString(serialized))
+def _rebuild(kind: type[QueryableStateError], serialized: bytes) -> QueryableStateError:
+    error = QueryableStateError.from_proto(errors_pb2.Error.FromString(serialized))
+    return kind(error.message, **error._details())

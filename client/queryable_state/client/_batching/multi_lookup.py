@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._errors import ClientUnusableError
 from queryable_state.client._reading.outcomes import KeyOutcomes, OutcomeResults
 from queryable_state.wire.errors import (
     AmbiguousJobError,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _CALL_ERRORS = (
     AmbiguousJobError,
     AuthenticationError,
-    ClientClosedError,
+    ClientUnusableError,
     DescriptorMismatchError,
     PermissionDeniedError,
     UnknownJobError,

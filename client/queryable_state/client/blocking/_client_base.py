@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from queryable_state.client._client import DEFAULT_PORT, DEFAULT_TIMEOUT_S
 from queryable_state.client._client import QueryableStateClient as AsyncClient
-from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._errors import ClientClosedError, forked
 from queryable_state.wire.calls.loop_thread import LoopThread
 
 if TYPE_CHECKING:
@@ -98,7 +98,10 @@ class ClientBase:
                 raise _closed_error()
             if self._thread is None:
                 self._thread = LoopThread(
-                    repr(self._client), cleanup=self._client.aclose, stopped_error=_closed_error
+                    repr(self._client),
+                    cleanup=self._client.aclose,
+                    stopped_error=_closed_error,
+                    forked_error=forked,
                 )
                 # Ends the thread if the client is dropped, or open when the interpreter exits.
                 self._finalizer = weakref.finalize(self, self._thread.stop)

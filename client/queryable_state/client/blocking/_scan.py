@@ -6,7 +6,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._errors import ClientUnusableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ class Scan:
     def close(self) -> None:
         """Ends the scan on client and servers. Idempotent."""
         self._entries.clear()
-        with suppress(ClientClosedError):
+        with suppress(ClientUnusableError):
             self._thread.call(self._scan.aclose)
 
     def _rest(self) -> AsyncScan:

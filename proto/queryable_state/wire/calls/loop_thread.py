@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -64,14 +65,18 @@ class LoopThread:
         *,
         cleanup: Callable[[], Coroutine[Any, Any, None]] | None = None,
         stopped_error: Callable[[], Exception] = lambda: RuntimeError("the loop has stopped"),
+        forked_error: Callable[[], Exception] = lambda: RuntimeError("forked since its first call"),
     ) -> None:
         """`cleanup` runs last on the loop; it does not run if no call was made.
 
-        `stopped_error` returns the error of calls that are pending at `stop` or made after it.
+        `stopped_error` returns the error of calls that are pending at `stop` or made after it,
+        `forked_error` that of calls in a process that was forked after the first call.
         """
         self._name = name
         self._cleanup = cleanup
         self._stopped_error = stopped_error
+        self._forked_error = forked_error
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._calls: list[_Call] = []
         self._awake = False
@@ -84,6 +89,9 @@ class LoopThread:
 
         Raises `TimeoutError` after `timeout_s`; the call goes on.
         """
+        # Before the lock, which a thread of the parent may have held at the fork.
+        if self._is_forked():
+            raise self._forked_error()
         call = _Call(start, self._stopped_error)
         with self._lock:
             if self._stopped:
@@ -106,12 +114,19 @@ class LoopThread:
 
     def call_soon(self, act: Callable[[], object]) -> None:
         """Runs `act` on the loop without waiting; does nothing unless the loop runs."""
+        if self._is_forked():
+            return
         with self._lock:
             if self._loop is not None and not self._stopped:
                 self._loop.call_soon_threadsafe(act)
 
     def stop(self) -> None:
-        """Fails pending calls, runs the cleanup and ends the thread. Idempotent."""
+        """Fails pending calls, runs the cleanup and ends the thread. Idempotent.
+
+        Does nothing in a forked process: the loop is its parent's.
+        """
+        if self._is_forked():
+            return
         with self._lock:
             first, self._stopped = not self._stopped, True
             loop, thread = self._loop, self._thread
@@ -123,8 +138,12 @@ class LoopThread:
         if threading.current_thread() is not thread:
             thread.join(_STOP_TIMEOUT_S)
 
+    def _is_forked(self) -> bool:
+        return self._loop is not None and self._pid != os.getpid()
+
     def _started(self) -> asyncio.AbstractEventLoop:
-        loop = self._loop = asyncio.new_event_loop()
+        loop, self._pid = asyncio.new_event_loop(), os.getpid()
+        self._loop = loop
         self._thread = threading.Thread(
             target=self._run, args=(loop,), name=self._name, daemon=True
         )

@@ -102,8 +102,8 @@ def translated(problem: Exception, path: str, action: str) -> QueryableStateErro
         or _known_class(problem, _TEMPORARY_CLASSES)
     ):
         return RetryLaterError(
-            f"{what} at the moment ({_text(problem)}): it is retried; check the file system and "
-            "the network if this persists",
+            f"{what} at the moment ({_text(problem)}): check the file system and the network if a "
+            "retry fails, too",
             retry_after_ms=_RETRY_MS,
         )
     return CheckpointError(

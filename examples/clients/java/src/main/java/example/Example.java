@@ -112,21 +112,26 @@ public final class Example {
 
   /** Counts all keys of a state, as of one committed batch. */
   private void scan() {
+    // The whole scan; without a deadline it would wait for a server for ever.
     Iterator<ScanKvStateResponse> pages =
-        queries.scanKvState(
-            ScanKvStateRequest.newBuilder()
-                .setStateName(state)
-                .setJson(true)
-                .setKeysOnly(true)
-                .build());
+        queries
+            .withDeadlineAfter(1, TimeUnit.MINUTES)
+            .scanKvState(
+                ScanKvStateRequest.newBuilder()
+                    .setStateName(state)
+                    .setJson(true)
+                    .setKeysOnly(true)
+                    .build());
     int keys = 0;
     while (pages.hasNext()) {
       ScanKvStateResponse page = pages.next();
       keys += page.getKeysCount();
       if (page.getLast()) {
         System.out.printf("scan: %d keys, complete: %b%n", keys, page.getComplete());
+        return;
       }
     }
+    throw new IllegalStateException("the scan has no last page");
   }
 
   private static String describe(StatusRuntimeException failure) {
