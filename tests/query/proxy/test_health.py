@@ -115,6 +115,9 @@ async def test_a_watcher_that_takes_nothing_holds_nobody_up() -> None:
         def __init__(self, takes: bool) -> None:
             self.takes = takes
 
+        def peer(self) -> str:
+            return "ipv4:127.0.0.1:1"
+
         async def write(self, response: health_pb2.HealthCheckResponse) -> None:
             if not self.takes:
                 stuck.set()
@@ -132,3 +135,21 @@ async def test_a_watcher_that_takes_nothing_holds_nobody_up() -> None:
     for watch in watches:
         watch.cancel()
     await asyncio.gather(*watches, return_exceptions=True)
+
+
+async def test_a_connection_may_have_a_limited_number_of_watches(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """Watches need no token. Checks are still answered."""
+    async with grpc.aio.insecure_channel(cluster.servers[0].addresses.proxy) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        request = health_pb2.HealthCheckRequest()
+        watches = [stub.Watch(request, timeout=DEADLINE_S) for _ in range(16)]
+        for watch in watches:
+            await watch.read()
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await stub.Watch(request, timeout=DEADLINE_S).read()
+        assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert (await stub.Check(request, timeout=DEADLINE_S)).status == SERVING
+        for watch in watches:
+            watch.cancel()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Literal
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from queryable_state.server.serving.error_boundary import Context
 
 SERVICE_NAME = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+
+_MOST_WATCHERS = 1024
+_MOST_WATCHERS_OF_A_PEER = 16
 
 _Status = health_pb2.HealthCheckResponse
 
@@ -29,6 +33,8 @@ class HealthService(health_pb2_grpc.HealthServicer):
         self._services = frozenset(("", *services))
         self._serving = False
         self._changed = asyncio.Event()
+        self._watchers: Counter[str | bytes] = Counter()
+        """Running calls of `Watch`, by peer."""
 
     def set(self, serving: bool) -> None:
         """Sets the status and notifies every watcher."""
@@ -47,7 +53,32 @@ class HealthService(health_pb2_grpc.HealthServicer):
         return health_pb2.HealthCheckResponse(status=self._status())
 
     async def Watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
-        """Sends the current status and each change; it may skip a status that changes quickly."""
+        """Sends the current status and each change; it may skip a status that changes quickly.
+
+        RESOURCE_EXHAUSTED above 16 watches of a connection or 1,024 of the server: callers need no
+        token.
+        """
+        # A method of the contexts of grpc.aio, an attribute of those of `grpc_core`.
+        given: Any = context.peer
+        peer = given() if callable(given) else given
+        if (
+            self._watchers[peer] >= _MOST_WATCHERS_OF_A_PEER
+            or self._watchers.total() >= _MOST_WATCHERS
+        ):
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"a connection may have {_MOST_WATCHERS_OF_A_PEER} health watches and a server "
+                f"{_MOST_WATCHERS}: share one watch",
+            )
+        self._watchers[peer] += 1
+        try:
+            await self._watch(request, context)
+        finally:
+            self._watchers[peer] -= 1
+            if not self._watchers[peer]:
+                del self._watchers[peer]
+
+    async def _watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
         sent = None
         while True:
             changed = self._changed
