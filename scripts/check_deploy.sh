@@ -40,6 +40,7 @@ fi
 check_chart() {
     name=$1
     shift
+    set -- --set security.jobSecret=job "$@"
     helm lint --quiet --strict "$chart" "$@"
     for version in 1.29 1.33; do
         helm template try "$chart" --kube-version "$version.0" "$@" >"$folder/$name.yaml"
@@ -78,9 +79,17 @@ if has helm "the chart"; then
         --set networkPolicy.clientsReachExecutors=true
     check_chart no-proxy --set checkpointDirectory=s3://bucket/state --set proxy.enabled=false \
         --set security.insecure=true --set networkPolicy.enabled=false
+    check_chart cloud --set checkpointDirectory=s3://bucket/state --set security.insecure=true \
+        --set 'serviceAccounts.annotations.eks\.amazonaws\.com/role-arn=arn:aws:iam::1:role/orders' \
+        --set-json 'executors.env=[{"name": "AWS_REGION", "value": "eu-central-1"}]' \
+        --set-json 'executors.envFrom=[{"secretRef": {"name": "s3"}}]' \
+        --set driver.running=false --set driver.savepoint=s3://bucket/savepoints/savepoint-1
     refused_chart checkpointDirectory --set security.insecure=true
     refused_chart security.insecure=true --set checkpointDirectory=s3://bucket/state
+    refused_chart 'set security.jobSecret' --set security.insecure=true \
+        --set checkpointDirectory=s3://bucket/state
     refused_chart 'the chart sets spark.driver.port itself' --set security.insecure=true \
+        --set security.jobSecret=job \
         --set checkpointDirectory=s3://bucket/state --set 'driver.sparkConf.spark\.driver\.port=1'
 fi
 

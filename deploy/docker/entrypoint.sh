@@ -1,7 +1,30 @@
 #!/bin/bash
 # Entry point of the image `spark`. `driver` and `executor` are what Spark on Kubernetes passes to an
-# image; anything else is a command, such as spark-submit or spark-class.
+# image; `job` and the options of spark-submit run a job that is not repeated once it has ended;
+# anything else is a command, such as spark-submit or spark-class.
 set -euo pipefail
+
+# Command lines of state servers. They are in sessions of their own, so that no signal to the
+# executor's process group reaches them, and a container kills what is left when its first process
+# ends.
+servers='-m queryable_state\.server\.state_server'
+
+# Runs a command, passes SIGTERM on to it, and sets `code` to its exit code, and
+# `stopped` after a SIGTERM.
+attended() {
+    code=0
+    stopped=
+    "$@" &
+    program=$!
+    trap 'stopped=yes; on_stop; [ -z "$program" ] || kill -TERM "$program" 2>/dev/null || true' TERM INT
+    # A trap interrupts `wait`.
+    wait "$program" || code=$?
+    while kill -0 "$program" 2>/dev/null; do
+        code=0
+        wait "$program" || code=$?
+    done
+    program=
+}
 
 case ${1:-} in
     driver)
@@ -18,7 +41,7 @@ case ${1:-} in
             options+=("${!name}")
             number=$((number + 1))
         done
-        exec tini -s -- java "${options[@]}" \
+        exec tini -s -- "$0" attended-executor java "${options[@]}" \
             -Xms"$SPARK_EXECUTOR_MEMORY" -Xmx"$SPARK_EXECUTOR_MEMORY" \
             -cp "${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}$SPARK_HOME/jars/*:${SPARK_DIST_CLASSPATH:-}" \
             org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
@@ -29,6 +52,36 @@ case ${1:-} in
             --hostname "$SPARK_EXECUTOR_POD_IP" \
             --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" \
             --podName "$SPARK_EXECUTOR_POD_NAME"
+        ;;
+    attended-executor)
+        # On SIGTERM state servers become lame ducks at once, and the container stays until they
+        # have ended; the grace period of the container is the limit.
+        shift
+        on_stop() { pkill -TERM -f -- "$servers" || true; }
+        attended "$@"
+        while [ -n "$stopped" ] && pgrep -f -- "$servers" >/dev/null; do
+            sleep 0.2
+        done
+        exit "$code"
+        ;;
+    job)
+        shift
+        exec tini -s -- "$0" attended-job spark-submit "$@"
+        ;;
+    attended-job)
+        # What restarts containers, such as a StatefulSet, restarts one that ends with 0 too. A job
+        # that was stopped with a savepoint would go on behind it.
+        shift
+        on_stop() { :; }
+        attended "$@"
+        if [ "$code" = 0 ] && [ -z "$stopped" ]; then
+            echo "entrypoint: the job has ended; it is not run again until this container is replaced" >&2
+            while [ -z "$stopped" ]; do
+                sleep 1 &
+                wait $! || true
+            done
+        fi
+        exit "$code"
         ;;
     *)
         exec tini -s -- "$@"

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ENTRYPOINT = Path(__file__).parents[2] / "deploy" / "docker" / "entrypoint.sh"
 
@@ -45,10 +51,17 @@ def _started(path: str, environment: dict[str, str], *arguments: str) -> list[st
     return words[2:]
 
 
+def _attended(path: str, environment: dict[str, str]) -> list[str]:
+    """The command of the executor, which the entry point attends to."""
+    words = _started(path, environment, "executor")
+    assert words[:2] == [str(ENTRYPOINT), "attended-executor"]
+    return words[2:]
+
+
 def test_an_executor_gets_its_options_in_order_and_its_address(path: str) -> None:
     """The address is the state server's too; options may have spaces, and there are over ten."""
     options = {f"SPARK_JAVA_OPT_{number}": f"-Do{number}=a b" for number in range(12)}
-    words = _started(path, EXECUTOR | options, "executor")
+    words = _attended(path, EXECUTOR | options)
     assert words[0] == "java"
     assert words[1:13] == [f"-Do{number}=a b" for number in range(12)]
     assert words[words.index("-cp") + 1].split(":")[0] == "/opt/spark/jars/*"
@@ -58,7 +71,7 @@ def test_an_executor_gets_its_options_in_order_and_its_address(path: str) -> Non
 
 
 def test_an_executor_without_options_starts(path: str) -> None:
-    assert _started(path, EXECUTOR, "executor")[:2] == ["java", "-Xms1g"]
+    assert _attended(path, EXECUTOR)[:2] == ["java", "-Xms1g"]
 
 
 def test_a_driver_runs_spark_submit_in_client_mode(path: str) -> None:
@@ -78,3 +91,108 @@ def test_a_driver_runs_spark_submit_in_client_mode(path: str) -> None:
 
 def test_any_other_command_runs_as_it_is(path: str) -> None:
     assert _started(path, {}, "spark-submit", "--version") == ["spark-submit", "--version"]
+
+
+def test_a_job_runs_spark_submit(path: str) -> None:
+    words = _started(path, {}, "job", "--properties-file", "spark.conf", "job.py")
+    assert words[:2] == [str(ENTRYPOINT), "attended-job"]
+    assert words[2:] == ["spark-submit", "--properties-file", "spark.conf", "job.py"]
+
+
+class Container:
+    """The entry point below `tini`, with programs of the test in place of the image's.
+
+    `pgrep` and `pkill` know one state server: the file `server`, which lasts until the file
+    `drained` exists.
+    """
+
+    def __init__(self, folder: Path, *command: str) -> None:
+        self.folder = folder
+        self._program("pkill", 'echo "$@" > signalled')
+        self._program("pgrep", "[ ! -e drained ]")
+        self.process = subprocess.Popen(
+            [str(ENTRYPOINT), *command],
+            env={"PATH": f"{folder}:{os.environ['PATH']}"},
+            cwd=folder,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def _program(self, name: str, body: str) -> None:
+        file = self.folder / name
+        file.write_text(f"#!/bin/sh\n{body}\n")
+        file.chmod(0o700)
+
+    def wait_for(self, name: str) -> str:
+        """The content of a file, once it is complete."""
+        end_s = time.monotonic() + 20
+        while time.monotonic() < end_s:
+            content = (self.folder / name).read_text() if (self.folder / name).exists() else ""
+            if content.endswith("\n"):
+                return content.strip()
+            time.sleep(0.01)
+        raise AssertionError(f"no {name} in time")
+
+    def end(self) -> None:
+        """Kills what the test left running."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.communicate()
+
+
+RUNNING = "trap 'echo TERM > got; exit 143' TERM; echo > up; while :; do sleep 0.05; done"
+
+
+@pytest.fixture
+def executor(tmp_path: Path) -> Iterator[Container]:
+    container = Container(tmp_path, "attended-executor", "sh", "-c", RUNNING)
+    yield container
+    container.end()
+
+
+def test_an_executors_container_stays_until_its_state_server_has_ended(executor: Container) -> None:
+    executor.wait_for("up")
+    executor.process.terminate()
+    assert executor.wait_for("signalled").startswith("-TERM -f -- -m queryable_state")
+    assert executor.wait_for("got") == "TERM"
+    with pytest.raises(subprocess.TimeoutExpired):
+        executor.process.wait(0.5)
+    (executor.folder / "drained").touch()
+    assert executor.process.wait(20) == 143
+
+
+def test_an_executor_that_fails_ends_its_container_at_once(tmp_path: Path) -> None:
+    container = Container(tmp_path, "attended-executor", "sh", "-c", "exit 7")
+    assert container.process.wait(20) == 7
+    container.end()
+
+
+def test_a_job_that_ended_is_not_run_again_until_the_container_is_stopped(tmp_path: Path) -> None:
+    container = Container(tmp_path, "attended-job", "sh", "-c", "echo ran >> runs")
+    try:
+        assert container.process.stderr is not None
+        assert "not run again" in container.process.stderr.readline()
+        assert container.wait_for("runs") == "ran"
+        assert container.process.poll() is None
+        container.process.terminate()
+        assert container.process.wait(20) == 0
+    finally:
+        container.end()
+
+
+def test_a_job_that_fails_ends_its_container(tmp_path: Path) -> None:
+    container = Container(tmp_path, "attended-job", "sh", "-c", "exit 3")
+    assert container.process.wait(20) == 3
+    container.end()
+
+
+def test_a_job_is_stopped_with_its_container(tmp_path: Path) -> None:
+    container = Container(tmp_path, "attended-job", "sh", "-c", RUNNING)
+    container.wait_for("up")
+    container.process.terminate()
+    assert container.process.wait(20) == 143
+    assert container.wait_for("got") == "TERM"
+    container.end()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-import shutil
-import subprocess
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from tests.deploy.rendered_chart import DEPLOY, chart_objects
 
 from queryable_state.cli import parser
 from queryable_state.server.settings.environment_settings import EnvironmentSettings
@@ -19,7 +17,6 @@ from queryable_state.server.settings.environment_settings import EnvironmentSett
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
 PREFIX = "spark.queryable_state."
 KNOWN = {PREFIX + each.name for each in dataclasses.fields(EnvironmentSettings)}
 VALUES = {
@@ -34,22 +31,6 @@ def _require_settings(names: Iterable[str]) -> None:
     assert own <= KNOWN
 
 
-def _rendered(*values: str) -> list[dict[str, Any]]:
-    """The objects of the chart with these values."""
-    helm = shutil.which("helm")
-    if helm is None:
-        pytest.skip("helm is missing: make check-deploy builds it")
-    sets = [part for value in ("checkpointDirectory=/state", *values) for part in ("--set", value)]
-    chart = str(DEPLOY / "helm" / "queryable-state")
-    rendered = subprocess.run(
-        [helm, "template", "try", chart, "--kube-version", "1.33.0", *sets],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return [each for each in yaml.safe_load_all(rendered.stdout) if each]
-
-
 def test_commands_of_the_compose_file_parse() -> None:
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     for name in ("proxy", "client"):
@@ -60,7 +41,7 @@ def test_commands_of_the_compose_file_parse() -> None:
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
 def test_commands_and_settings_of_the_chart_parse(values: tuple[str, ...]) -> None:
-    objects = {each["kind"]: each for each in _rendered(*values)}
+    objects = {each["kind"]: each for each in chart_objects(*values)}
     [proxy] = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
     parser().parse_args(proxy["args"])
     for probe in (proxy["livenessProbe"], proxy["readinessProbe"]):
@@ -98,3 +79,33 @@ def test_options_of_the_unit_parse() -> None:
     assert found
     assert started
     parser().parse_args(shlex.split(started[1].replace("$PROXY_OPTIONS", found[1])))
+
+
+def test_documented_savepoints_of_an_upgrade_parse_and_find_the_driver() -> None:
+    """They name the job, stop it, and say where its driver is."""
+    readme = (DEPLOY / "README.md").read_text().replace("\\\n", " ")
+    found = re.findall(r"^.*queryable-state (savepoint .*)$", readme, re.MULTILINE)
+    assert len(found) == 3
+    for line in found:
+        options = parser().parse_args(shlex.split(line))
+        assert (options.job, options.stop) == ("orders", True)
+        assert options.coordinator or options.endpoint
+
+
+def test_files_that_the_unit_reads_are_installed() -> None:
+    readme = (DEPLOY / "README.md").read_text()
+    options = (DEPLOY / "systemd" / "proxy.env").read_text()
+    files = set(re.findall(r" /etc/queryable-state/(\S+)", options.partition("PROXY_OPTIONS=")[2]))
+    [installed] = re.findall(r"^install -m 0640 (.*) /etc/queryable-state/$", readme, re.MULTILINE)
+    assert len(files) == 5
+    assert files <= set(installed.split())
+
+
+def test_the_compose_file_mounts_what_it_declares() -> None:
+    composed = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    mounted = {
+        volume.partition(":")[0]
+        for service in composed["services"].values()
+        for volume in service.get("volumes", ())
+    }
+    assert mounted == set(composed["volumes"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,4 +153,50 @@ def test_a_broken_change_keeps_the_value_and_is_logged_once(
     assert value.get() == "good"
     file.write_text("good")
     assert value.get() == "good"
+    assert value.generation == 1
+
+
+def test_files_that_could_not_be_read_are_tried_again_and_each_cause_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("1")
+    refusals = [PermissionError("not yet"), PermissionError("not yet"), RuntimeError("odd")]
+
+    def make() -> str:
+        if file.read_text() == "2" and refusals:
+            raise refusals.pop(0)
+        return file.read_text()
+
+    value = Reloaded([str(file)], make, retry_s=0.0)
+    file.write_text("2")
+    assert [value.get() for _ in range(4)] == ["1", "1", "1", "2"]
+    assert value.generation == 1
+    assert [line[-7:] for line in caplog.messages if "not used" in line] == ["not yet", "se: odd"]
+
+
+def test_files_that_cannot_be_read_are_not_read_at_every_call(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("1")
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(file.read_text())
+        if made[-1] == "2":
+            raise QueryableStateError("broken")
+        return made[-1]
+
+    value = Reloaded([str(file)], make)
+    file.write_text("2")
+    assert [value.get() for _ in range(20)] == ["1"] * 20
+    assert made == ["1", "2"]
+
+
+def test_a_change_of_the_mode_alone_is_a_change(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("1")
+    value = Reloaded([str(file)], file.read_text)
+    time.sleep(0.02)  # The clock of a file system may tick this slowly.
+    file.chmod(0o600)
+    value.get()
     assert value.generation == 1

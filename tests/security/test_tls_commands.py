@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
+import pytest
+from tests.docs.pages import ROOT
 from tests.query.proxy.commands import started_proxy
 from tests.security.test_tls_ports import running
 
@@ -13,7 +16,6 @@ from queryable_state.cli import main
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
     from tests.security.authority import Authority
 
 
@@ -35,3 +37,22 @@ async def test_a_proxy_and_the_commands_speak_mutual_tls(
         assert "7.0" in capsys.readouterr().out
         assert await asyncio.to_thread(main, get) != 0
         assert "--tls" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["proxy", "serve", "savepoint", "health", "get"])
+def test_each_command_has_the_flags_that_the_page_names(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "tls.md").read_text()
+    serving = _named(page, r"`proxy` and `serve` have the same settings as flags: (.*?)\.\n")
+    calling = _named(page, r"the query commands only call, and have (.*?);")
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    flags = set(re.findall(r"--tls[a-z-]*", capsys.readouterr().out))
+    assert flags - {"--tls"} == (serving if command in ("proxy", "serve") else calling - {"--tls"})
+
+
+def _named(page: str, sentence: str) -> set[str]:
+    found = re.search(sentence, page, re.DOTALL)
+    assert found is not None
+    return set(re.findall(r"`(--tls[a-z-]*)`", found[1]))

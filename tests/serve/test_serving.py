@@ -22,6 +22,8 @@ from queryable_state.wire.errors import (
     UnknownKeyOrNamespaceError,
     UnknownStateError,
 )
+from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +110,18 @@ async def test_newer_than_the_checkpoint_is_refused_for_good(
     ):
         assert answer.error.reason == Reason.INVALID_REQUEST
         assert text in answer.error.message
+
+
+async def test_a_part_of_a_key_reads_nothing(stub: Stub) -> None:
+    whole = KeyGroups(Types.STRING()).wire_key("sensor_1")
+    for key in (whole[:2], whole[:5], whole[:-1], whole + b"\x00"):
+        for state, read in (("seen", "PREFIX"), ("seen", "SLICE"), ("counts", "SIZE")):
+            request = query_pb2.BatchGetKvStateRequest(
+                state_name=state, keys=[key], read=query_pb2.ReadKind.Value(read)
+            )
+            [answer] = (await stub.BatchGetKvState(request)).answers
+            assert answer.error.reason == Reason.INVALID_REQUEST
+            assert not answer.values
 
 
 async def test_a_savepoint_is_served_wherever_it_was_moved(

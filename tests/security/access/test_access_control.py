@@ -11,7 +11,9 @@ import pytest
 from tests.security.access.issuers import AUDIENCE, ISSUER, Issuer, key_server
 from tests.state_server.cluster import until
 
+from queryable_state.server.security.access import access_control, jwt_keys
 from queryable_state.server.security.access.access_control import AccessControl
+from queryable_state.server.security.access.access_file import read_access_file
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.access.grants import Kind, StateName
 from queryable_state.server.security.access.tokens import digest_of
@@ -20,6 +22,8 @@ from queryable_state.wire.errors import AuthenticationError, InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from queryable_state.server.security.access.access_rules import AccessRules
 
 TOKEN = "qst_dashboard"
 RULES = f"""
@@ -166,6 +170,26 @@ async def test_keys_of_a_url_are_fetched_off_the_loop_when_they_are_needed(file:
         assert access.authenticate_now(header).name == "alice"
 
 
+async def test_a_key_that_the_issuer_withdrew_is_not_valid_for_tokens_seen_before(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jwt_keys, "_PAUSE_S", 0.0)
+    with key_server((issuer := Issuer()).jwks()) as served:
+        access = AccessControl(with_jwt(file, served.url))
+        headers = [f"Bearer {issuer.token(algorithm)}" for algorithm in ("RS256", "ES256")]
+        callers = [await access.authenticate(header) for header in headers]
+        assert access._jwt is not None
+        await access._jwt.keys.refresh()
+        assert [access.is_valid(caller) for caller in callers] == [True, True]
+        served.answer = issuer.jwks("ES256")
+        await access._jwt.keys.refresh()
+        assert not any(map(access.is_valid, callers))
+        assert [access.cached(header) for header in headers] == [None, None]
+        with pytest.raises(AuthenticationError, match="not one of its issuer"):
+            await access.authenticate(headers[0])
+        assert (await access.authenticate(headers[1])).name == "alice"
+
+
 async def test_a_withdrawn_token_and_a_new_grant_take_effect_without_a_restart(
     file: Path,
 ) -> None:
@@ -204,6 +228,58 @@ async def test_a_broken_file_keeps_the_rules_and_costs_one_line(
         write(file, RULES + "\n# mended\n")
         await until(lambda: access.generation == 2)
     assert len(lines()) == 2
+
+
+@pytest.mark.parametrize(
+    "problem", [InvalidRequestError("Permission denied"), MemoryError("too much")]
+)
+async def test_a_change_that_could_not_be_read_is_tried_again_and_logged_once(
+    file: Path,
+    problem: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(access_control, "_RETRY_S", 0.2)
+    refusals = 3
+
+    def read(path: str) -> AccessRules:
+        nonlocal refusals
+        refusals -= 1
+        if refusals >= 0:
+            raise problem
+        return read_access_file(path)
+
+    access = AccessControl(AccessSettings(access_file=str(file)))
+    monkeypatch.setattr(access_control, "read_access_file", read)
+    async with following(access):
+        write(file, "")
+        await until(lambda: access.generation == 2)
+    with pytest.raises(AuthenticationError):
+        await access.authenticate(f"Bearer {TOKEN}")
+    assert len([each for each in caplog.messages if str(problem) in each]) == 1
+
+
+async def test_a_change_of_the_mode_alone_is_a_change(file: Path) -> None:
+    access = AccessControl(AccessSettings(access_file=str(file)))
+    async with following(access):
+        file.chmod(0o600)  # noqa: ASYNC240 - a local file
+        await until(lambda: access.generation == 2)
+
+
+@pytest.mark.parametrize(
+    "text", ["a = " + "9" * 5000, "a = " + "[" * 5000], ids=["digits", "depth"]
+)
+async def test_no_content_of_the_file_ends_the_watch(
+    file: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    access = AccessControl(AccessSettings(access_file=str(file)))
+    async with following(access):
+        write(file, text)
+        await until(lambda: "keeps its rules" in caplog.text)
+        write(file, "")
+        await until(lambda: access.generation == 2)
+    with pytest.raises(AuthenticationError):
+        await access.authenticate(f"Bearer {TOKEN}")
 
 
 @pytest.mark.parametrize("missing", ["access_file", "jwt_issuer", "jwt_audience"])

@@ -71,7 +71,10 @@ def test_a_file_has_tokens_grants_and_limits(tmp_path: Path) -> None:
         ("anonymous = 1", "true or false"),
         ("[tokens", "not valid TOML"),
         ("tokens = 3", "write a table"),
+        (f"anonymous = {'9' * 5000}", "not valid TOML: Exceeds the limit"),
+        (f"grants = {'[' * 5000}", "not valid TOML: maximum recursion"),
     ],
+    ids=lambda value: value[:40],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "access.toml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RULES = JwtRules()
+UNKNOWN_CURVE = b"""-----BEGIN PUBLIC KEY-----
+MDIwEAYHKoZIzj0CAQYFK4EEAAYDHgAEn0nYHteKKiF8QqcSHSq/P9gZUZb3RA2D
+/s0+0Q==
+-----END PUBLIC KEY-----
+"""
 ALICE = "alice"
 
 
@@ -177,9 +183,29 @@ def test_unusable_keys_are_refused_at_once(issuer: Issuer) -> None:
         (b"{}", "neither a JWKS nor a PEM"),
         (b'{"keys": []}', "no usable key"),
         (b"-----BEGIN PUBLIC KEY-----\nx", "not a PEM"),
+        (UNKNOWN_CURVE, "not a PEM with a public key"),
+        (b'{"keys": ' + b"[" * 100_000, "neither a JWKS nor a PEM"),
+        (b'{"keys": ' + b"9" * 5000 + b"}", "neither a JWKS nor a PEM"),
     ):
         with pytest.raises(InvalidRequestError, match=problem):
             parse_keys(content, "keys", secrets=False)
+
+
+async def test_an_answer_that_is_not_http_leaves_the_older_keys(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"not http\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        keys = JwtKeys(f"http://127.0.0.1:{port}/keys")
+        with pytest.raises(RetryLaterError, match="cannot be fetched"):
+            await keys.refresh()
+    assert "not http" in keys.problem
+    assert "cannot fetch the keys of JWTs" in caplog.text
 
 
 @pytest.mark.parametrize("url", ["http://issuer.test/keys", "ftp://localhost/keys", "file:///x"])

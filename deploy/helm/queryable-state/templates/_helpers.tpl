@@ -1,5 +1,6 @@
+{{/* A label has at most 63 characters, and Kubernetes adds -driver and the hash of a revision. */}}
 {{- define "qs.name" -}}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- define "qs.selector" -}}
@@ -23,8 +24,27 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{ .Values.security.tlsServerName | default (include "qs.driverHost" .) }}
 {{- end -}}
 
-{{- define "qs.jobSecret" -}}
-{{ .Values.security.jobSecret | default (printf "%s-job" (include "qs.name" .)) }}
+{{/* Changes with the secret, where Helm can look it up, so that those who read it start again. */}}
+{{- define "qs.jobSecretChecksum" -}}
+{{- $secret := lookup "v1" "Secret" .Release.Namespace .Values.security.jobSecret | default dict -}}
+{{- list .Values.security.jobSecret (get $secret "data") | toJson | sha256sum -}}
+{{- end -}}
+
+{{/* YAML's whole numbers are floats here, which would be printed as 1e+06. */}}
+{{- define "qs.confValue" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) -}}
+{{- int64 . -}}
+{{- else -}}
+{{- . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Mount of the claim of stateVolume, the same in driver and executors. */}}
+{{- define "qs.stateMount" -}}
+{{- if .Values.stateVolume.claimName }}
+- name: state
+  mountPath: {{ .Values.stateVolume.mountPath | default .Values.checkpointDirectory | quote }}
+{{- end }}
 {{- end -}}
 
 {{- define "qs.podSecurity" -}}
@@ -76,6 +96,9 @@ capabilities:
 {{- if and (not .Values.security.insecure) (or (not .Values.security.tlsSecret) (not .Values.security.accessSecret)) -}}
 {{- fail "set security.tlsSecret and security.accessSecret, or, for a try in clear text, security.insecure=true" -}}
 {{- end -}}
+{{- if not .Values.security.jobSecret -}}
+{{- fail "set security.jobSecret to a secret with the key `secret`: kubectl create secret generic NAME --from-literal=secret=$(openssl rand -hex 32)" -}}
+{{- end -}}
 {{- range $key, $value := .Values.driver.sparkConf -}}
 {{- if hasKey (include "qs.ownConf" $ | fromYaml) $key -}}
 {{- fail (printf "driver.sparkConf: the chart sets %s itself, from its other values" $key) -}}
@@ -106,7 +129,13 @@ spark.executor.instances: {{ .Values.executors.instances | quote }}
 spark.executor.cores: {{ .Values.executors.cores | quote }}
 spark.executor.memory: {{ .Values.executors.memory }}
 spark.executor.memoryOverhead: {{ .Values.executors.memoryOverhead }}
+# Spark's own checkpoint is below checkpointDirectory too, and Hadoop has classes for s3a:// only.
+spark.hadoop.fs.s3.impl: org.apache.hadoop.fs.s3a.S3AFileSystem
+spark.hadoop.fs.AbstractFileSystem.s3.impl: org.apache.hadoop.fs.s3a.S3A
 spark.queryable_state.checkpoint_directory: {{ .Values.checkpointDirectory | quote }}
+{{- with .Values.driver.savepoint }}
+spark.queryable_state.savepoint_path: {{ . | quote }}
+{{- end }}
 spark.queryable_state.host: 0.0.0.0
 spark.queryable_state.coordinator_host: {{ include "qs.driverHost" . }}
 spark.queryable_state.coordinator_ports: {{ $ports.coordinator | quote }}

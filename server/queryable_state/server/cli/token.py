@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.security.access.caller import ANONYMOUS
+from queryable_state.server.security.access.grants import ANONYMOUS
 from queryable_state.server.security.access.tokens import digest_of, new_token
 from queryable_state.wire.errors import InvalidRequestError
 

@@ -6,17 +6,12 @@ import asyncio
 import hashlib
 import logging
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from queryable_state.server.security.access.access_file import read_access_file
-from queryable_state.server.security.access.caller import (
-    ANONYMOUS,
-    Caller,
-    StateRights,
-)
+from queryable_state.server.security.access.caller import Caller, StateRights
 from queryable_state.server.security.access.denials import Denials
-from queryable_state.server.security.access.grants import Kind, StateName
+from queryable_state.server.security.access.grants import ANONYMOUS, Kind, StateName
 from queryable_state.server.security.access.jwt_keys import JwtKeys
 from queryable_state.server.security.access.jwt_verifier import (
     JwtRefusedError,
@@ -25,10 +20,8 @@ from queryable_state.server.security.access.jwt_verifier import (
 )
 from queryable_state.server.security.access.tokens import digest_of
 from queryable_state.server.security.admission.admission import Admission
-from queryable_state.wire.errors import (
-    InvalidRequestError,
-    RetryLaterError,
-)
+from queryable_state.wire.errors import RetryLaterError
+from queryable_state.wire.security.file_stamp import FileStamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +32,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _POLL_S = 0.5
+# A file may become readable without a change of its own, as by the rights of its folder.
+_RETRY_S = 5.0
 _MOST_CALLERS = 4096
 # A job may get another name when it is started again.
 _RIGHTS_S = 30.0
@@ -48,15 +43,13 @@ _HOW = (
     "-H 'authorization: Bearer ...' to grpcurl"
 )
 
-_Stamp = tuple[int, int, int]
-
 
 class AccessControl:
     """Authenticates callers and knows their rights. For the event loop, except `cached`.
 
     Reads the access file when it is created, and raises `InvalidRequestError` if that or the keys
     of JWTs cannot be used. `run` then follows changes of both; a file that is not usable leaves
-    the rules as they are.
+    the rules as they are, and is read again every few seconds.
     """
 
     def __init__(
@@ -67,7 +60,9 @@ class AccessControl:
     ) -> None:
         self._file = settings.access_file
         self._clock = clock
-        self._stamps = self._stamps_now(settings.jwt_keys)
+        self._stamps = self._seen = self._stamps_now(settings.jwt_keys)
+        self._problem = ""
+        self._retry_at_s = 0.0
         self._rules = read_access_file(self._file)
         self.generation = 1
         """Version of the rules; callers authenticated with an older one authenticate again."""
@@ -76,7 +71,7 @@ class AccessControl:
         self._callers: dict[bytes, Caller] = {}
         self._jwt: JwtVerifier | None = None
         if settings.jwt_keys:
-            keys = JwtKeys(settings.jwt_keys)
+            keys = JwtKeys(settings.jwt_keys, on_change=self._forget_callers)
             self._jwt = JwtVerifier(
                 keys, issuer=settings.jwt_issuer, audience=settings.jwt_audience, clock=clock
             )
@@ -149,37 +144,40 @@ class AccessControl:
     async def run(self) -> None:
         """Follows changes of the files and fetches keys until cancelled."""
         keys = None if self._jwt is None else self._jwt.keys
-        location = keys.location if keys is not None else ""
         if keys is not None and keys.is_url:
             _refresh_later(keys)
-        seen = self._stamps
         try:
             while True:
                 await asyncio.sleep(_POLL_S)
-                if keys is not None and keys.is_old and keys.may_refresh():
-                    _refresh_later(keys)
-                stamps = await asyncio.to_thread(self._stamps_now, location)
-                # Not while the file is being written: it has to be the same twice.
-                if stamps != self._stamps and stamps == seen:
-                    self._stamps = stamps
-                    await self._reload()
-                seen = stamps
+                try:
+                    await self._follow(keys)
+                except Exception as problem:  # noqa: BLE001 - withdrawn tokens have to be noticed
+                    self._failed(problem)
         finally:
             if keys is not None:
                 await keys.aclose()
 
+    async def _follow(self, keys: JwtKeys | None) -> None:
+        if keys is not None and keys.is_old and keys.may_refresh():
+            _refresh_later(keys)
+        location = "" if keys is None else keys.location
+        seen, self._seen = self._seen, await asyncio.to_thread(self._stamps_now, location)
+        # Not while the file is being written: it has to be the same twice.
+        if self._seen != self._stamps and self._seen == seen:
+            self._stamps = seen
+            self._problem = ""
+            await self._reload()
+        elif self._problem and time.monotonic() >= self._retry_at_s:
+            await self._reload()
+
     async def _reload(self) -> None:
-        try:
-            rules = await asyncio.to_thread(read_access_file, self._file)
-            if self._jwt is not None and not self._jwt.keys.is_url:
-                await asyncio.to_thread(self._jwt.keys.load)
-        except InvalidRequestError as problem:
-            _log.error("access control keeps its rules, because the new ones fail: %s", problem)
-            return
+        rules = await asyncio.to_thread(read_access_file, self._file)
+        if self._jwt is not None and not self._jwt.keys.is_url:
+            await asyncio.to_thread(self._jwt.keys.load)
+        self._problem = ""
         self._rules = rules
         self.admission = Admission(rules.limits)
-        self._callers.clear()
-        self.generation += 1
+        self._forget_callers()
         _log.info(
             "access control has new rules from %s: %d tokens, %d grants, %d limits",
             self._file,
@@ -187,6 +185,18 @@ class AccessControl:
             len(rules.grants),
             len(rules.limits),
         )
+
+    def _failed(self, problem: Exception) -> None:
+        """Logs each cause once after a change; the next try is due after a while."""
+        text = str(problem) or repr(problem)
+        if text != self._problem:
+            _log.error("access control keeps its rules, because the new ones fail: %s", text)
+        self._problem = text
+        self._retry_at_s = time.monotonic() + _RETRY_S
+
+    def _forget_callers(self) -> None:
+        self._callers.clear()
+        self.generation += 1
 
     def _authenticated(self, authorization: str) -> Caller:
         known = self.cached(authorization)
@@ -250,8 +260,10 @@ class AccessControl:
             raise self.denials.unauthenticated(refusal.cause, str(refusal)) from None
         return self._jwt.keys
 
-    def _stamps_now(self, keys: str) -> tuple[_Stamp | None, ...]:
-        return tuple(_stamp(path) for path in (self._file, keys) if path and "://" not in path)
+    def _stamps_now(self, keys: str) -> tuple[FileStamp | None, ...]:
+        return tuple(
+            FileStamp.of(path) for path in (self._file, keys) if path and "://" not in path
+        )
 
 
 def _refresh_later(keys: JwtKeys) -> None:
@@ -262,15 +274,6 @@ def _refresh_later(keys: JwtKeys) -> None:
 def _key(authorization: str) -> bytes:
     # Not the text itself: a JWT may have kilobytes, and no token should stay in memory.
     return hashlib.sha256(authorization.encode()).digest()
-
-
-def _stamp(path: str) -> _Stamp | None:
-    """What changes with a file; None if there is none."""
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _ignore_failure(task: asyncio.Task[None]) -> None:

@@ -8,8 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.security.access.access_rules import AccessRules, JwtRules
-from queryable_state.server.security.access.caller import ANONYMOUS
-from queryable_state.server.security.access.grants import KINDS, Grant, Kind, NamePattern
+from queryable_state.server.security.access.grants import (
+    ANONYMOUS,
+    KINDS,
+    Grant,
+    JobPattern,
+    Kind,
+    NamePattern,
+)
 from queryable_state.server.security.access.tokens import is_digest
 from queryable_state.server.security.admission.limit import RATES, Limit
 from queryable_state.wire.errors import InvalidRequestError
@@ -39,7 +45,8 @@ def read_access_file(path: str) -> AccessRules:
         raise InvalidRequestError(f"{path} has {len(data):,} bytes, {_MOST_BYTES:,} allowed")
     try:
         return parse(data.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+    except (ValueError, RecursionError) as problem:
+        # Besides mistakes of syntax: numbers of thousands of digits, and tables nested too deep.
         raise InvalidRequestError(f"{path} is not valid TOML: {problem}") from problem
     except _MistakeError as mistake:
         raise InvalidRequestError(f"{path}: {mistake}") from mistake
@@ -179,7 +186,7 @@ def _grant(table: _Table) -> Grant:
     return Grant(
         callers=NamePattern(table.texts("callers")),
         roles=frozenset(table.texts("roles")),
-        jobs=NamePattern(table.texts("jobs")),
+        jobs=JobPattern(table.texts("jobs")),
         states=NamePattern(table.texts("states")),
         kinds=kinds,
     )
@@ -195,7 +202,7 @@ def _limit(table: _Table) -> Limit:
     callers, jobs, states = (table.texts(key) for key in ("callers", "jobs", "states"))
     return Limit(
         callers=NamePattern(callers) if callers else None,
-        jobs=NamePattern(jobs) if jobs else NamePattern(["*"]),
+        jobs=JobPattern(jobs) if jobs else JobPattern(["*"]),
         states=NamePattern(states) if states else None,
         **rates,
     )

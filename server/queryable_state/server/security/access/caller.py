@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from queryable_state.server.security.access.grants import Grants, StateName
     from queryable_state.server.security.admission.admission import Quota
 
-ANONYMOUS = "anonymous"
-"""Name of callers without a token, if the access file admits them."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateRights:

@@ -6,6 +6,7 @@ import enum
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,6 +29,9 @@ class Kind(enum.Flag):
 KINDS = {kind.name.lower(): kind for kind in Kind if kind.name}
 """The kinds by the names that the access file uses."""
 
+ANONYMOUS = "anonymous"
+"""Name of callers without a token, if the access file admits them."""
+
 
 class NamePattern:
     """Patterns of names, in which `*` stands for any text; one must match the whole name."""
@@ -42,6 +46,10 @@ class NamePattern:
         """True if a pattern matches."""
         return self.matches_all or bool(self.patterns and self._regex.fullmatch(name))
 
+    def names(self, name: str) -> bool:
+        """True if a pattern is the name itself."""
+        return name in self.patterns
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NamePattern) and self.patterns == other.patterns
 
@@ -50,6 +58,26 @@ class NamePattern:
 
     def __repr__(self) -> str:
         return f"NamePattern({self.patterns!r})"
+
+
+class JobPattern(NamePattern):
+    """Patterns of the names of jobs, or whole job ids.
+
+    Ids are random: a pattern with `*` is never compared with one, or "fa*" would match every 256th
+    job. The pattern "*" stands for all jobs.
+    """
+
+    def matches_job(self, name: str, job_id: str) -> bool:
+        """True if a pattern matches the name, or is the id."""
+        return self.matches(name) or self.names(job_id)
+
+    def matches_asked(self, job: str) -> bool:
+        """True if a pattern matches what a caller wrote: the name of a job, or its id as a UUID."""
+        try:
+            job_id = UUID(job.strip()).hex
+        except ValueError:
+            return self.matches(job)
+        return self.matches_all or self.names(job_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +99,17 @@ class Grant:
     callers: NamePattern
     roles: frozenset[str]
     """Roles in a JWT; a caller with one of them has the grant."""
-    jobs: NamePattern
-    """Of the name or the id of a job."""
+    jobs: JobPattern
     states: NamePattern
     kinds: Kind
 
     def is_for(self, caller: str, roles: frozenset[str]) -> bool:
-        """True if the caller has the grant."""
+        """True if the caller has the grant.
+
+        Callers without a token have only grants that name them: "*" is for authenticated callers.
+        """
+        if caller == ANONYMOUS:
+            return self.callers.names(caller)
         return self.callers.matches(caller) or not self.roles.isdisjoint(roles)
 
 
@@ -91,8 +123,8 @@ class Grants:
         """The allowed kinds of operations on a state."""
         found = Kind.NONE
         for grant in self._grants:
-            if grant.states.matches(name.state) and (
-                grant.jobs.matches(name.job_name) or grant.jobs.matches(name.job_id)
+            if grant.states.matches(name.state) and grant.jobs.matches_job(
+                name.job_name, name.job_id
             ):
                 found |= grant.kinds
         return found | Kind.LIST if found else found
@@ -100,8 +132,7 @@ class Grants:
     def lists_all_of(self, job_name: str, job_id: str) -> bool:
         """True if the caller may see every state of a job, also those that it will have."""
         return any(
-            grant.states.matches_all
-            and (grant.jobs.matches(job_name) or grant.jobs.matches(job_id))
+            grant.states.matches_all and grant.jobs.matches_job(job_name, job_id)
             for grant in self._grants
         )
 
@@ -113,7 +144,7 @@ class Grants:
         """
         return any(
             grant.states.matches(state)
-            and (grant.jobs.matches_all or bool(job and grant.jobs.matches(job)))
+            and (grant.jobs.matches_all or bool(job and grant.jobs.matches_asked(job)))
             for grant in self._grants
         )
 
@@ -123,7 +154,7 @@ EVERYTHING = Grants(
         Grant(
             callers=NamePattern(["*"]),
             roles=frozenset(),
-            jobs=NamePattern(["*"]),
+            jobs=JobPattern(["*"]),
             states=NamePattern(["*"]),
             kinds=Kind.READ | Kind.SCAN | Kind.LIST | Kind.ADMIN,
         )

@@ -53,12 +53,20 @@ class JwtKeys:
     Only a file may have keys for HMAC: whoever can read such a key can sign tokens.
     """
 
-    def __init__(self, location: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        location: str,
+        *,
+        on_change: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`on_change` is called on the event loop after a fetch brought other keys than before."""
         self.location = location
         self.is_url = "://" in location
         if self.is_url:
             _check_url(location)
         self._clock = clock
+        self._on_change = on_change
         self._keys: tuple[JwtKey, ...] = ()
         self._fetched_at_s = -_PAUSE_S
         self._begun_at_s = -_PAUSE_S
@@ -118,20 +126,23 @@ class JwtKeys:
 
     async def _fetch(self) -> None:
         try:
-            self._keys = await asyncio.to_thread(
+            keys = await asyncio.to_thread(
                 lambda: parse_keys(self._read(), self.location, secrets=False)
             )
-        except (OSError, InvalidRequestError) as problem:
-            self.problem = str(problem)
+        except Exception as problem:  # noqa: BLE001 - whatever the URL answers, the keys stay
+            self.problem = str(problem) or repr(problem)
             _log.warning(
                 "cannot fetch the keys of JWTs from %s (spark.queryable_state.jwt_keys): %s; %s",
                 self.location,
-                problem,
+                self.problem,
                 "the older keys stay valid" if self._keys else "no JWT is accepted",
             )
         else:
             self.problem = ""
             self._fetched_at_s = self._clock()
+            if keys != self._keys:
+                self._keys = keys
+                self._on_change()
         finally:
             self._fetching = None
 
@@ -180,6 +191,7 @@ def parse_keys(data: bytes, where: str, *, secrets: bool) -> tuple[JwtKey, ...]:
 
 def _pem_keys(data: bytes, where: str) -> tuple[JwtKey, ...]:
     from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
@@ -194,7 +206,7 @@ def _pem_keys(data: bytes, where: str) -> tuple[JwtKey, ...]:
             if b"BEGIN CERTIFICATE" in data
             else load_pem_public_key(data)
         )
-    except ValueError as problem:
+    except (ValueError, UnsupportedAlgorithm) as problem:
         raise InvalidRequestError(f"{where} is not a PEM with a public key: {problem}") from problem
     for family, kinds in (
         ("RSA", rsa.RSAPublicKey),
@@ -208,13 +220,14 @@ def _pem_keys(data: bytes, where: str) -> tuple[JwtKey, ...]:
 
 def _jwks_keys(data: bytes, where: str) -> tuple[JwtKey, ...]:
     import jwt
+    from cryptography.exceptions import UnsupportedAlgorithm
 
     try:
         content = json.loads(data)
         described = content["keys"]
         if not isinstance(described, list):
             raise TypeError("`keys` is no list")
-    except (ValueError, TypeError, KeyError) as problem:
+    except (ValueError, TypeError, KeyError, RecursionError) as problem:
         raise InvalidRequestError(f"{where} is neither a JWKS nor a PEM: {problem!r}") from problem
     keys: list[JwtKey] = []
     for each in described:
@@ -223,7 +236,7 @@ def _jwks_keys(data: bytes, where: str) -> tuple[JwtKey, ...]:
             continue
         try:
             parsed = jwt.PyJWK(each)
-        except (jwt.PyJWTError, ValueError, TypeError):
+        except (jwt.PyJWTError, ValueError, TypeError, UnsupportedAlgorithm):
             continue
         key_id, algorithm = each.get("kid", ""), each.get("alg", "")
         if isinstance(key_id, str) and isinstance(algorithm, str):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from queryable_state.server.security.access.grants import NamePattern, StateName
+    from queryable_state.server.security.access.grants import JobPattern, NamePattern, StateName
 
 RATES = ("queries_per_s", "keys_per_s", "bytes_per_s", "scans")
 """Fields of a limit with a number; None: not limited."""
@@ -21,7 +21,8 @@ class Limit:
     """
 
     callers: NamePattern | None = None
-    jobs: NamePattern
+    """Unlike in a grant, a pattern with `*` is also for callers without a token."""
+    jobs: JobPattern
     states: NamePattern | None = None
     queries_per_s: float | None = None
     """Queries a second, and as many at once; scans count, too."""
@@ -37,6 +38,5 @@ class Limit:
         if self.callers is not None and not self.callers.matches(caller):
             return False
         return self.states is None or (
-            self.states.matches(name.state)
-            and (self.jobs.matches(name.job_name) or self.jobs.matches(name.job_id))
+            self.states.matches(name.state) and self.jobs.matches_job(name.job_name, name.job_id)
         )

@@ -7,9 +7,10 @@ from itertools import repeat
 from operator import concat
 from typing import TYPE_CHECKING, Protocol, cast
 
+from queryable_state.server.state_server.queries.key_checks import no_key_group
 from queryable_state.server.state_server.stores.record_cache import ABSENT
 from queryable_state.v1 import query_pb2, registration_pb2
-from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
+from queryable_state.wire.errors import CorruptDataError
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 from queryable_state.wire.values.value_codec import HAS_TIMESTAMP, is_stale
 
@@ -273,11 +274,3 @@ def prefix_namespace(route: StateRoute, query: query_pb2.Query) -> bytes:
 def gone_at(route: StateRoute, now_ms: int) -> int | None:
     """Returns the time up to which a last update makes a value gone; None: values never are."""
     return None if route.lifetime is None else route.lifetime.gone_ms(now_ms)
-
-
-def no_key_group(route: StateRoute, position: int, key: bytes) -> InvalidRequestError:
-    """Returns the refusal of a key that does not begin with a key group of the state."""
-    return InvalidRequestError(
-        f"key {position} of the query ({key[:16].hex()}...) does not begin with a key group below "
-        f"{route.registration.max_parallelism}: send key group (2 bytes) and encoded key"
-    )

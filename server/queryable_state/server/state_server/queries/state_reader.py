@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
 from queryable_state.server.state_server.queries.element_reads import read_elements
+from queryable_state.server.state_server.queries.key_checks import check_whole_keys
 from queryable_state.server.state_server.queries.key_reads import (
     LongReadError,
     RecordCount,
@@ -254,19 +255,23 @@ class StateReader:
                 route, query, keys, failures, readers.operator_states(), limits, counted
             )
         elif read == query_pb2.POINT:
+            # A point read has the record whose whole store key the query names, or none: a part
+            # of a key finds nothing.
             values, missing = read_points(route, query, keys, now_ms, failures, readers, limits)
-        elif read == query_pb2.PREFIX:
-            values, missing = read_prefixes(
-                route, query, keys, now_ms, failures, readers.prefixes(), limits, counted
-            )
-        elif read == query_pb2.WINDOWS:
-            values, missing = read_windows(
-                route, query, keys, now_ms, failures, readers.prefixes(), limits, counted
-            )
         else:
-            values, missing = read_elements(
-                route, query, keys, now_ms, failures, readers, limits, counted
-            )
+            check_whole_keys(route, keys)
+            if read == query_pb2.PREFIX:
+                values, missing = read_prefixes(
+                    route, query, keys, now_ms, failures, readers.prefixes(), limits, counted
+                )
+            elif read == query_pb2.WINDOWS:
+                values, missing = read_windows(
+                    route, query, keys, now_ms, failures, readers.prefixes(), limits, counted
+                )
+            else:
+                values, missing = read_elements(
+                    route, query, keys, now_ms, failures, readers, limits, counted
+                )
         info = with_ttl(info, route, now_ms)
         if route.incomplete and query.allow_incomplete:
             info = copy_of(info)

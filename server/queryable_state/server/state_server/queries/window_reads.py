@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.server.state_server.queries.key_checks import no_key_group
 from queryable_state.server.state_server.queries.key_reads import (
     MANY_RECORDS,
     gone_at,
-    no_key_group,
 )
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CorruptDataError

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from queryable_state.server.state_server.stores.job_stores import JobStores
 from queryable_state.server.state_server.stores.record_cache import RecordCache
+from queryable_state.wire.keys.key_end import key_end
 from queryable_state.wire.keys.time_window import is_windowed
+from queryable_state.wire.schema.types import TypeInfo
 from queryable_state.wire.values.lifetime import Lifetime
 
 if TYPE_CHECKING:
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
     from queryable_state.v1 import registration_pb2
+    from queryable_state.wire.keys.key_end import KeyEnd
 
 NOT_HERE = -1
 
@@ -47,6 +51,11 @@ class StateRoute:
     def name(self) -> str:
         """The queryable name of the state, or else its state name."""
         return self.registration.queryable_name or self.registration.state_name
+
+    @cached_property
+    def key_end(self) -> KeyEnd:
+        """Finds the end of encoded keys; the key type of a state never changes."""
+        return key_end(TypeInfo.from_proto(self.registration.key_type))
 
     def rebuild(self) -> None:
         """Recomputes the other fields after a change of the stores or of the registration."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
+from queryable_state.streaming.spark.savepoints.missing_file_system import folder_error
 from queryable_state.wire.errors import CheckpointError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -32,16 +33,18 @@ class SparkFiles:
 
     @classmethod
     def of(cls, context: SparkContext, path: str) -> SparkFiles:
-        """The files below a user's path; without a scheme it is on Spark's default file system."""
+        """The files below a user's path; without a scheme it is on Spark's default file system.
+
+        Raises CheckpointError if Spark has no file system for it.
+        """
+        jvm: Any = context._jvm
         try:
-            jvm: Any = context._jvm
             whole = jvm.org.apache.hadoop.fs.Path(path)
             system = whole.getFileSystem(context._jsc.hadoopConfiguration())
             return cls(context, system.makeQualified(whole).toString())
         except Py4JError as problem:
-            raise CheckpointError(
-                f"Spark cannot access the folder {path!r}: {_java_message(problem)}"
-            ) from problem
+            version = jvm.org.apache.hadoop.util.VersionInfo.getVersion()
+            raise folder_error(path, _java_message(problem), str(version)) from problem
 
     @property
     def root(self) -> str:
@@ -176,9 +179,9 @@ class SparkFiles:
 
 
 def _java_message(problem: Py4JError) -> str:
-    """The first line of the Java exception."""
+    """The text of the Java exception, without its stack trace."""
     exception = getattr(problem, "java_exception", None)
-    return str(problem if exception is None else exception.toString()).partition("\n")[0]
+    return str(problem if exception is None else exception.toString())
 
 
 def _is_missing(problem: Py4JError) -> bool:
