@@ -4,19 +4,14 @@
 # anything else is a command, such as spark-submit or spark-class.
 set -euo pipefail
 
-# Command lines of state servers. They are in sessions of their own, so that no signal to the
-# executor's process group reaches them, and a container kills what is left when its first process
-# ends.
-servers='-m queryable_state\.server\.state_server'
-
-# Runs a command, passes SIGTERM on to it, and sets `code` to its exit code, and
-# `stopped` after a SIGTERM.
+# Runs a command, passes SIGTERM on to it, and sets `code` to its exit code, and `stopped` after a
+# SIGTERM.
 attended() {
     code=0
     stopped=
     "$@" &
     program=$!
-    trap 'stopped=yes; on_stop; [ -z "$program" ] || kill -TERM "$program" 2>/dev/null || true' TERM INT
+    trap 'stopped=yes; [ -z "$program" ] || kill -TERM "$program" 2>/dev/null || true' TERM INT
     # A trap interrupts `wait`.
     wait "$program" || code=$?
     while kill -0 "$program" 2>/dev/null; do
@@ -54,12 +49,13 @@ case ${1:-} in
             --podName "$SPARK_EXECUTOR_POD_NAME"
         ;;
     attended-executor)
-        # On SIGTERM state servers become lame ducks at once, and the container stays until they
-        # have ended; the grace period of the container is the limit.
+        # A state server sees that its executor has ended: it answers what it has received, for at
+        # most 10 s, and tells the coordinator that it leaves, so that others take over its keys at
+        # once. The end of this process would kill it before.
         shift
-        on_stop() { pkill -TERM -f -- "$servers" || true; }
         attended "$@"
-        while [ -n "$stopped" ] && pgrep -f -- "$servers" >/dev/null; do
+        end=$((SECONDS + 15))
+        while [ "$SECONDS" -lt "$end" ] && pgrep -f -- '-m queryable_state\.server\.state_server' >/dev/null; do
             sleep 0.2
         done
         exit "$code"
@@ -72,7 +68,6 @@ case ${1:-} in
         # What restarts containers, such as a StatefulSet, restarts one that ends with 0 too. A job
         # that was stopped with a savepoint would go on behind it.
         shift
-        on_stop() { :; }
         attended "$@"
         if [ "$code" = 0 ] && [ -z "$stopped" ]; then
             echo "entrypoint: the job has ended; it is not run again until this container is replaced" >&2

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from queryable_state.cli import parser
+from queryable_state.cli import main, parser
 from queryable_state.cli.arguments import SERVER_VARIABLE, read_options, servers_of
+from queryable_state.cli.exit_codes import CONFIGURATION
 from queryable_state.client import Consistency, InvalidRequestError
 from queryable_state.client._client import DEFAULT_PORT, DEFAULT_TIMEOUT_S
 from queryable_state.wire.keys.time_window import TimeWindow
@@ -78,6 +79,19 @@ def test_which_batches_may_answer(arguments: list[str], expected: Consistency) -
 def test_windows_are_times_or_milliseconds(given: str) -> None:
     options = parser().parse_args(["get", "last", "k", "--window", given])
     assert read_options(options)["window"] == TimeWindow(1359626400000, 1359626700000)
+
+
+def test_what_is_no_server_leaves_with_a_code_that_supervisors_do_not_restart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words in (["proxy", "--lameduck-s", "1"], ["serve", "--checkpoint"], ["proxy", "one"]):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == CONFIGURATION
+        assert "usage:" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as helped:
+        main(["proxy", "--help"])
+    assert helped.value.code == 0
 
 
 @pytest.mark.parametrize(

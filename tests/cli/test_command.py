@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queryable_state.cli import main
+from queryable_state.cli.exit_codes import CONFIGURATION, REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +65,7 @@ async def test_the_base_install_asks_and_says_which_extra_serves(terminal: Termi
         (("completion", "bash"), "[cli]"),
     ):
         refused = await _run(*command, code=_BASE_INSTALL, QUERYABLE_STATE_SECRET="s")
-        assert refused.returncode == 2
+        assert refused.returncode == (REFUSED if command[0] == "completion" else CONFIGURATION)
         assert f"pip install 'spark-queryable-state{extra}'" in refused.stderr
         assert "Traceback" not in refused.stderr
 

@@ -14,6 +14,7 @@ from queryable_state.client import (
     QueryableStateClient,
     TimeWindow,
 )
+from queryable_state.client.blocking import QueryableStateClient as BlockingClient
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, math.nan, math.inf, 1e300, 5_000_000, True, "1"])
@@ -60,3 +61,23 @@ async def test_a_range_of_windows_is_of_times(client: QueryableStateClient) -> N
 def test_a_consistency_has_numbers_that_can_be_sent(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequestError, match="at_least"):
         Consistency(**fields)
+
+
+@pytest.mark.parametrize("one_cut", [False, True])
+@pytest.mark.parametrize("keys", ["abc", b"abc", bytearray(b"abc"), "", b""])
+async def test_one_text_is_no_list_of_keys(
+    client: QueryableStateClient, keys: Any, one_cut: bool
+) -> None:
+    for look_up in (client.get_kv_states, client.multi_get):
+        with pytest.raises(InvalidRequestError, match="give a list of keys"):
+            await look_up("sensors", "last", keys, one_cut=one_cut)
+    found = await client.get_kv_states("sensors", "last", ("sensor_1",), one_cut=one_cut)
+    assert [state is not None for state in found] == [True]
+
+
+def test_one_text_is_no_list_of_keys_for_the_blocking_client() -> None:
+    with BlockingClient("127.0.0.1", 1) as client:
+        for look_up in (client.get_kv_states, client.multi_get):
+            for keys in ("abc", b"abc"):
+                with pytest.raises(InvalidRequestError, match="give a list of keys"):
+                    look_up("sensors", "last", keys)

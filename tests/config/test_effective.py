@@ -15,6 +15,7 @@ from queryable_state.server.config.effective import (
     sources_text,
 )
 from queryable_state.server.settings.environment_settings import EnvironmentSettings
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,15 +96,22 @@ def test_the_command_shows_what_differs_from_the_defaults(
     assert rows["lease_margin_ms"]["place"] == "default"
 
 
+@pytest.fixture
+def secret_file(tmp_path: Path) -> str:
+    path = tmp_path / "job.secret"
+    path.write_text("s" * 32)
+    return str(path)
+
+
 def test_the_command_shows_a_proxys_settings_as_its_file(
-    capsys: pytest.CaptureFixture[str],
+    secret_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["config", "proxy", "--coordinator", "driver", "--key-bytes", "1 kb", "--toml"]
-    assert main(arguments) == 0
+    assert main([*arguments, "--secret-file", secret_file]) == 0
     shown = capsys.readouterr().out
     assert "# flag: --coordinator" in shown
     table = tomllib.loads(shown)["queryable_state"]
-    assert table == {"coordinator": ["driver"], "key_bytes": 1024}
+    assert table == {"coordinator": ["driver"], "key_bytes": 1024, "secret_file": secret_file}
 
 
 def test_the_command_refuses_what_a_process_would_refuse(
@@ -115,3 +123,51 @@ def test_the_command_refuses_what_a_process_would_refuse(
     assert "checkpoint is not set" in capsys.readouterr().err
     assert main(["config", "application"]) == 0
     assert "have their defaults" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--coordinator", ""], "give --endpoint"),
+        (["--secret-file", "/no/such"], "cannot read --secret-file /no/such"),
+        (["--host", "0.0.0.0"], "the proxy port would listen on 0.0.0.0"),
+        (["--access-file", "/no/such"], "cannot read the access file /no/such"),
+        (["--tls-certificate", "/no/such"], "cannot read /no/such"),
+        (["--port", "9069", "--frame-port", "9069"], "needs a port of its own"),
+    ],
+)
+def test_the_command_refuses_a_proxy_that_could_not_start(
+    flags: list[str], problem: str, secret_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process = ["proxy", "--coordinator", "127.0.0.1:1", "--secret-file", secret_file]
+    assert main(["config", *process]) == 0
+    if flags[0] == "--coordinator":
+        process = ["proxy"]
+    capsys.readouterr()
+    assert main(["config", *process, *flags]) == 2
+    shown = capsys.readouterr().err
+    assert problem in shown
+    assert main([*process, *flags]) == 2
+    assert capsys.readouterr().err == shown
+
+
+def test_the_command_refuses_a_checkpoint_server_that_could_not_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    access = tmp_path / "access.toml"
+    access.write_text("[token]")
+    process = ["serve", "--checkpoint", "s3://none/of/it"]
+    assert main(["config", *process]) == 0
+    for flags, problem in (
+        (["--access-file", str(access)], "did you mean 'tokens'"),
+        (["--host", "::"], "the checkpoint server port would listen on ::"),
+        (["--advertise", "0.0.0.0"], "stands for all addresses"),
+    ):
+        assert main(["config", *process, *flags]) == 2
+        assert problem in capsys.readouterr().err
+
+
+def test_two_listeners_of_a_state_server_have_no_port_in_common() -> None:
+    with pytest.raises(InvalidRequestError, match=r"server_ports is '9067'.*task_ports is '9067'"):
+        EnvironmentSettings(server_ports="9067", task_ports="9067")
+    EnvironmentSettings(server_ports="9067-9068", task_ports="9067-9068", server_frame_ports="")

@@ -7,12 +7,8 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ENTRYPOINT = Path(__file__).parents[2] / "deploy" / "docker" / "entrypoint.sh"
 
@@ -102,14 +98,12 @@ def test_a_job_runs_spark_submit(path: str) -> None:
 class Container:
     """The entry point below `tini`, with programs of the test in place of the image's.
 
-    `pgrep` and `pkill` know one state server: the file `server`, which lasts until the file
-    `drained` exists.
+    `pgrep` finds a state server until the file `drained` exists.
     """
 
     def __init__(self, folder: Path, *command: str) -> None:
         self.folder = folder
-        self._program("pkill", 'echo "$@" > signalled')
-        self._program("pgrep", "[ ! -e drained ]")
+        self._program("pgrep", 'echo "$@" > asked; [ ! -e drained ]')
         self.process = subprocess.Popen(
             [str(ENTRYPOINT), *command],
             env={"PATH": f"{folder}:{os.environ['PATH']}"},
@@ -146,28 +140,23 @@ class Container:
 RUNNING = "trap 'echo TERM > got; exit 143' TERM; echo > up; while :; do sleep 0.05; done"
 
 
-@pytest.fixture
-def executor(tmp_path: Path) -> Iterator[Container]:
-    container = Container(tmp_path, "attended-executor", "sh", "-c", RUNNING)
-    yield container
-    container.end()
-
-
-def test_an_executors_container_stays_until_its_state_server_has_ended(executor: Container) -> None:
-    executor.wait_for("up")
-    executor.process.terminate()
-    assert executor.wait_for("signalled").startswith("-TERM -f -- -m queryable_state")
-    assert executor.wait_for("got") == "TERM"
-    with pytest.raises(subprocess.TimeoutExpired):
-        executor.process.wait(0.5)
-    (executor.folder / "drained").touch()
-    assert executor.process.wait(20) == 143
-
-
-def test_an_executor_that_fails_ends_its_container_at_once(tmp_path: Path) -> None:
-    container = Container(tmp_path, "attended-executor", "sh", "-c", "exit 7")
-    assert container.process.wait(20) == 7
-    container.end()
+@pytest.mark.parametrize(("program", "code"), [(RUNNING, 143), ("echo > up; exit 7", 7)])
+def test_an_executors_container_stays_until_its_state_server_has_left(
+    tmp_path: Path, program: str, code: int
+) -> None:
+    """After a SIGTERM as after a failure, whose exit code it passes on."""
+    container = Container(tmp_path, "attended-executor", "sh", "-c", program)
+    try:
+        container.wait_for("up")
+        if program == RUNNING:
+            container.process.terminate()
+            assert container.wait_for("got") == "TERM"
+        assert "state_server" in container.wait_for("asked")
+        assert container.process.poll() is None
+        (tmp_path / "drained").touch()
+        assert container.process.wait(20) == code
+    finally:
+        container.end()
 
 
 def test_a_job_that_ended_is_not_run_again_until_the_container_is_stopped(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import yaml
 from tests.deploy.rendered_chart import DEPLOY, chart_objects
 
 from queryable_state.cli import parser
+from queryable_state.cli.exit_codes import CONFIGURATION
 from queryable_state.server.settings.environment_settings import EnvironmentSettings
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def test_options_of_the_unit_parse() -> None:
     started = re.search(r"^ExecStart=\S+/queryable-state (.*)$", unit, re.MULTILINE)
     assert found
     assert started
+    assert f"RestartPreventExitStatus={CONFIGURATION}\n" in unit
     parser().parse_args(shlex.split(started[1].replace("$PROXY_OPTIONS", found[1])))
 
 

@@ -25,8 +25,18 @@ from queryable_state.cli.commands import (
     states,
     windows,
 )
-from queryable_state.cli.exit_codes import INTERRUPTED, NOT_THERE, PIPE_CLOSED, REFUSED
-from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
+from queryable_state.cli.exit_codes import (
+    CONFIGURATION,
+    INTERRUPTED,
+    NOT_THERE,
+    PIPE_CLOSED,
+    REFUSED,
+)
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    QueryableStateError,
+    UnknownKeyOrNamespaceError,
+)
 from queryable_state.wire.packaging.protocol_versions import __version__
 
 if TYPE_CHECKING:
@@ -34,13 +44,23 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "parser"]
 
+_SERVERS = ("proxy", "serve")
+_USAGE = 2
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code, see `exit_codes`.
 
-    A usage error raises `SystemExit` with code 2.
+    A usage error raises `SystemExit` with code 2, of a server's process with `CONFIGURATION`.
     """
-    options = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    serves = bool(words) and words[0] in _SERVERS
+    try:
+        options = parser().parse_args(words)
+    except SystemExit as ended:
+        if serves and ended.code == _USAGE:
+            raise SystemExit(CONFIGURATION) from None
+        raise
     if sys.stdout is None:
         # The parent process closed stdout: discard the output.
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
@@ -50,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return exit_code
     except QueryableStateError as error:
         print(f"queryable-state: {error}", file=sys.stderr)
+        if serves and isinstance(error, InvalidRequestError):
+            return CONFIGURATION
         return NOT_THERE if isinstance(error, UnknownKeyOrNamespaceError) else REFUSED
     except BrokenPipeError:
         # The reader, such as `head`, closed the pipe.

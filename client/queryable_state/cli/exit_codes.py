@@ -6,6 +6,10 @@ NOT_THERE = 1
 REFUSED = 2
 """The command failed; the caller can fix the request or retry later."""
 
+CONFIGURATION = 78
+"""EX_CONFIG of sysexits.h: options or settings of a server's process are wrong, so that its next
+start would fail too. Supervisors must not restart it."""
+
 INTERRUPTED = 130
 """128 + SIGINT, as in shells."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from queryable_state.v1 import query_pb2
@@ -78,6 +78,19 @@ def job_text(job: object) -> str:
     raise InvalidRequestError(
         f"job must be an id, a name, a UUID, or None for the only job with the state; not {job!r}"
     )
+
+
+def key_list(keys: Iterable[Any]) -> list[Any]:
+    """Returns the keys of a lookup of many; raises `InvalidRequestError` for one text or bytes.
+
+    These are iterable: each character would be looked up as a key.
+    """
+    if isinstance(keys, str | bytes | bytearray | memoryview):
+        raise InvalidRequestError(
+            f"keys is one {type(keys).__name__}, of which each element would be a key: give a "
+            "list of keys"
+        )
+    return list(keys)
 
 
 def checked_timeout(timeout_s: object) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
+from queryable_state.client._arguments import key_list
 from queryable_state.client._batching.multi_lookup import (
     look_up_many,
     raise_call_error,
@@ -72,7 +73,7 @@ class MultiLookups(ClientBase):
         Args:
             job: Same as in `get_kv_state`, like `state_name` and `options`.
             state_name: Queryable name of the state.
-            keys: Values of the registered key type.
+            keys: Values of the registered key type, in a list; a text or bytes is refused.
             one_cut: Read all keys from one committed batch, across all owners.
 
         The result is aligned with `keys`; it is None for a key without a state. The first key
@@ -81,7 +82,7 @@ class MultiLookups(ClientBase):
         """
         try:
             batcher = self._batcher(job, state_name, cast("ReadOptions", options))
-            every = list(keys)
+            every = key_list(keys)
             if one_cut:
                 return self._run(_consistent_states(self._dispatcher(), batcher, every))
             encode_all = batcher.encode_all
@@ -113,7 +114,7 @@ class MultiLookups(ClientBase):
         Args:
             job: Same as in `get_kv_state`, like `state_name` and `options`.
             state_name: Queryable name of the state.
-            keys: Values of the registered key type.
+            keys: Values of the registered key type, in a list; a text or bytes is refused.
             one_cut: Read all keys from one committed batch, across all owners.
 
         A key may fail alone, for example if its owner is unreachable; its `KeyResult` has the
@@ -124,7 +125,7 @@ class MultiLookups(ClientBase):
         """
         try:
             batcher = self._batcher(job, state_name, options)
-            every = list(keys)
+            every = key_list(keys)
             if one_cut:
                 return self._run(_consistent_multi_get(self._dispatcher(), batcher, every))
         except QueryableStateError as error:

@@ -150,12 +150,15 @@ async def test_of_large_answers_only_some_are_on_their_way_from_owners_for_one_c
         frames.writer.close()
 
 
-async def test_connections_are_counted_from_the_first_byte_on() -> None:
+async def test_silent_connections_do_not_take_the_places_of_clients() -> None:
+    """The limit counts connections that have said hello; others are bounded by themselves."""
     async with serving(Echo(), Limits(connections=1)) as port:
-        first = await Frames.connect(port, PREAMBLE)
-        second = await Frames.connect(port, b"")
+        silent = [await Frames.connect(port, PREAMBLE) for _ in range(5)]
+        first = await Frames.connect(port, GREETING)
+        assert (await first.response()).hello.server_id
+        second = await Frames.connect(port, GREETING)
         assert (await second.refusal()).reason == Reason.OVERLOADED
-        for frames in (first, second):
+        for frames in (*silent, first, second):
             frames.writer.close()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 from tests.query.proxy.watching import NOT_SERVING, SERVING, Watched
+from tests.security.authority import Authority
 
 from queryable_state.cli import main
 from queryable_state.server.testing.cluster import InProcessCluster
@@ -31,6 +32,28 @@ async def test_a_proxy_without_its_driver_is_not_ready_but_alive(
         assert await asyncio.to_thread(main, ["health", proxy.address]) == 1
         assert capsys.readouterr().out == f"{proxy.address}: NOT_SERVING\n"
         assert await asyncio.to_thread(main, ["health", "--alive", proxy.address]) == 0
+
+
+async def test_without_an_address_the_variables_of_the_proxy_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The check of the proxy's image: same environment as the proxy, no arguments."""
+    tls = Authority(tmp_path / "ca").settings("proxy.example", server_name="proxy.example")
+    async with InProcessCluster(tmp_path / "cluster", servers=1, tls=tls) as cluster:
+        port = (await cluster.add_proxy()).address.rpartition(":")[2]
+        for name, value in {
+            "PROXY_PORTS": port,
+            "HOST": "0.0.0.0",
+            "TLS_CERTIFICATE": tls.tls_certificate,
+            "TLS_KEY": tls.tls_key,
+            "TLS_CA": tls.tls_ca,
+        }.items():
+            monkeypatch.setenv(f"QUERYABLE_STATE_{name}", value)
+        assert await asyncio.to_thread(main, ["health", "--alive"]) == 1
+        assert "proxy.example" in capsys.readouterr().err
+        monkeypatch.setenv("QUERYABLE_STATE_TLS_SERVER_NAME", "proxy.example")
+        assert await asyncio.to_thread(main, ["health", "--alive"]) == 0
+        assert capsys.readouterr().out.startswith(f"localhost:{port}: ")
 
 
 def test_a_server_that_does_not_answer_is_neither(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,6 +59,33 @@ class TestOneQueryPerSecond:
                 await value(asked, 2)
 
 
+class TestQuestionsForNames:
+    @pytest.fixture
+    def rules(self) -> str:
+        return RULES + "[[limits]]\ncallers = ['nobody', 'reader']\nqueries_per_s = 2"
+
+    @pytest.mark.parametrize("question", ["LocateState", "ListJobs", "ListStates", "by id"])
+    async def test_what_is_denied_or_listed_counts(self, proxy: ProxyServer, question: str) -> None:
+        async def asked(asker: Asker, number: int) -> str:
+            by_question: dict[str, dict[str, Any]] = {
+                "LocateState": {"job": "sensors", "state_name": f"last{number}"},
+                "by id": {"query": query_pb2.Query(state_id=10**6 + number, keys=[b"k"])},
+            }
+            fields = by_question.get(question, {})
+            method = "BatchGetKvState" if question == "by id" else question
+            return await asker.status(method, **fields)
+
+        async with Asker(proxy.address, "nobody") as asker:
+            found = await asyncio.gather(*(asked(asker, number) for number in range(100)))
+        assert found.count("RESOURCE_EXHAUSTED") >= 90
+        assert set(found) <= {"RESOURCE_EXHAUSTED", "PERMISSION_DENIED", "OK"}
+
+    async def test_what_is_located_costs_nothing(self, proxy: ProxyServer) -> None:
+        async with Asker(proxy.address, "reader") as asker:
+            for _ in range(20):
+                assert await asker.status("LocateState", **NAMED) == "OK"
+
+
 class TestFiveQueriesPerSecond:
     @pytest.fixture
     def rules(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, overload
 
+from queryable_state.client._arguments import key_list
 from queryable_state.client._lookups import NO_MAP_KEY
 from queryable_state.client.blocking._client_base import ClientBase
 
@@ -78,7 +79,7 @@ class KeyLookups(ClientBase):
     ) -> Any:
         """Returns the states under many keys, aligned with `keys`; None for a key without one."""
         call: Callable[..., asyncio.Future[Any]] = self._client.get_kv_states
-        return self._call(call, job, state_name, list(keys), one_cut=one_cut, **options)
+        return self._call(call, job, state_name, key_list(keys), one_cut=one_cut, **options)
 
     def multi_get(
         self,
@@ -94,7 +95,7 @@ class KeyLookups(ClientBase):
         Raises the error if not one key could be read.
         """
         call = self._client.multi_get
-        return self._call(call, job, state_name, list(keys), one_cut=one_cut, **options)
+        return self._call(call, job, state_name, key_list(keys), one_cut=one_cut, **options)
 
     @overload
     def get_map_entry(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from queryable_state.server.cli.process_settings import add_settings, process_settings
+from queryable_state.server.cli.proxy import checked_proxy
+from queryable_state.server.cli.serve import checked_serve
 from queryable_state.server.config.effective import (
     as_json,
     as_text,
@@ -15,7 +18,7 @@ from queryable_state.server.config.effective import (
     effective_settings,
 )
 from queryable_state.server.config.names import CONF_PREFIX, FILE_NAME
-from queryable_state.server.config.settings_group import Origin
+from queryable_state.server.config.settings_group import Origin, SettingsGroup
 from queryable_state.server.settings.application_sources import default_conf, read_conf
 from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 from queryable_state.server.settings.environment_settings import EnvironmentSettings
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from queryable_state.server.config.settings_group import SettingsGroup
+_Settings = TypeVar("_Settings", bound=SettingsGroup)
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,12 +37,17 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "config",
         help="show the effective configuration, and where each value came from",
-        description="Prints the settings that a process started here would have, checked, with the "
-        "place of each value. Secrets are masked. From the weakest to the strongest: defaults, the "
-        "file of --config, QUERYABLE_STATE_* variables, Spark's configuration, flags.",
+        description="Prints the settings that a process started here would have, with the place of "
+        "each value, and ends with 2 if they are refused; of a proxy and a checkpoint server also "
+        "if it could not start here: their files are read, and protected mode applies. No call is "
+        "made, and no port is opened. Secrets are masked. From the weakest to the strongest: "
+        "defaults, the file of --config, QUERYABLE_STATE_* variables, Spark's configuration, "
+        "flags.",
     )
     processes = parser.add_subparsers(required=True, metavar="PROCESS")
-    application = _add(processes, "application", "a Spark application", _application)
+    application = _add(
+        processes, "application", "a Spark application", _application, _not_checked_further
+    )
     application.add_argument("--config", metavar="FILE", help="TOML file of settings")
     application.add_argument(
         "--conf",
@@ -54,9 +62,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="Spark's properties file (default: spark-defaults.conf in SPARK_CONF_DIR, or in conf "
         "of SPARK_HOME)",
     )
-    proxy = _add(processes, "proxy", "a stand-alone proxy", _proxy)
+    proxy = _add(processes, "proxy", "a stand-alone proxy", _proxy, checked_proxy)
     add_settings(proxy, ProxySettings)
-    serve = _add(processes, "serve", "a checkpoint server", _serve)
+    serve = _add(processes, "serve", "a checkpoint server", _serve, checked_serve)
     add_settings(serve, CheckpointServerSettings)
 
 
@@ -64,8 +72,10 @@ def _add(
     processes: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
     what: str,
-    load: Callable[[argparse.Namespace], SettingsGroup],
+    load: Callable[[argparse.Namespace], _Settings],
+    check: Callable[[_Settings], object],
 ) -> argparse.ArgumentParser:
+    """Adds a process; `check` raises if it cannot start with the settings of `load`."""
     parser = processes.add_parser(name, help=f"the settings of {what}")
     parser.add_argument(
         "--all", action="store_true", help="also settings that have their default value"
@@ -73,12 +83,13 @@ def _add(
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON array")
     form.add_argument("--toml", action="store_true", help="print a TOML file for --config")
-    parser.set_defaults(run=_run, load=load)
+    parser.set_defaults(run=_run, load=load, check=check)
     return parser
 
 
 def _run(options: argparse.Namespace) -> int:
-    rows = effective_settings(options.load(options))
+    settings = options.load(options)
+    rows = effective_settings(settings)
     shown = [row for row in rows if options.all or not row.is_default]
     if options.json:
         print(as_json(shown), end="")
@@ -88,10 +99,17 @@ def _run(options: argparse.Namespace) -> int:
         print(as_text(shown), end="")
     else:
         print(f"all {len(rows)} settings have their defaults; --all shows them")
+    # Afterwards, because the table shows where the refused value came from.
+    sys.stdout.flush()
+    options.check(settings)
     return 0
 
 
-def _application(options: argparse.Namespace) -> SettingsGroup:
+def _not_checked_further(_settings: EnvironmentSettings) -> None:
+    """The files of an application are those of its machines, and protected mode of its master."""
+
+
+def _application(options: argparse.Namespace) -> EnvironmentSettings:
     properties = _properties(options.properties_file)
     conf = {key: value for key, (value, _) in properties.items()}
     for given in options.conf:
@@ -121,9 +139,9 @@ def _properties(file: str | None) -> dict[str, tuple[str, int]]:
         raise InvalidRequestError(f"cannot read --properties-file {file}: {problem}") from problem
 
 
-def _proxy(options: argparse.Namespace) -> SettingsGroup:
+def _proxy(options: argparse.Namespace) -> ProxySettings:
     return process_settings(ProxySettings, "proxy", options)
 
 
-def _serve(options: argparse.Namespace) -> SettingsGroup:
+def _serve(options: argparse.Namespace) -> CheckpointServerSettings:
     return process_settings(CheckpointServerSettings, "serve", options)

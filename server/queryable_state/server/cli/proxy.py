@@ -13,6 +13,7 @@ from queryable_state.server.cli.driver_arguments import (
 )
 from queryable_state.server.cli.process_settings import add_settings, process_settings
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
+from queryable_state.server.cli.start_checks import check_start
 from queryable_state.server.settings.proxy_settings import ProxySettings
 
 if TYPE_CHECKING:
@@ -36,8 +37,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     proxy.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace) -> int:
-    settings = process_settings(ProxySettings, "proxy", options)
+def checked_proxy(settings: ProxySettings) -> ProxySettings:
+    """The settings with the addresses and the secret that the process uses.
+
+    Raises `InvalidRequestError` if the process cannot start with them, as far as that can be known
+    without a call.
+    """
     endpoint = whole_uri(settings.endpoint) if settings.endpoint else ""
     settings = dataclasses.replace(
         settings,
@@ -47,8 +52,13 @@ def _run(options: argparse.Namespace) -> int:
         ),
         endpoint=endpoint,
     )
+    check_start(settings, "proxy port")
+    return settings
+
+
+def _run(options: argparse.Namespace) -> int:
     tune()
-    return _serve(settings)
+    return _serve(checked_proxy(process_settings(ProxySettings, "proxy", options)))
 
 
 def _serve(settings: ProxySettings) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from queryable_state.server.cli.arguments import whole_uri
 from queryable_state.server.cli.process_settings import add_settings, process_settings
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
+from queryable_state.server.cli.start_checks import check_start
 from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 
 if TYPE_CHECKING:
@@ -30,10 +31,19 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.set_defaults(run=_run)
 
 
+def checked_serve(settings: CheckpointServerSettings) -> CheckpointServerSettings:
+    """The settings with a whole URI of the checkpoint.
+
+    Raises `InvalidRequestError` if the process cannot start with them, as far as that can be known
+    without reading the checkpoint.
+    """
+    check_start(settings, "checkpoint server port")
+    return dataclasses.replace(settings, checkpoint=whole_uri(settings.checkpoint))
+
+
 def _run(options: argparse.Namespace) -> int:
-    settings = process_settings(CheckpointServerSettings, "serve", options)
     tune()
-    return _serve(dataclasses.replace(settings, checkpoint=whole_uri(settings.checkpoint)))
+    return _serve(checked_serve(process_settings(CheckpointServerSettings, "serve", options)))
 
 
 def _serve(settings: CheckpointServerSettings) -> int:

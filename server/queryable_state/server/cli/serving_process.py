@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from queryable_state.cli.exit_codes import REFUSED
 from queryable_state.server.config.effective import effective_settings, sources_text
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def run_until_stopped(
 ) -> int:
     """Runs `serve(shutdown)`, where signals trigger `shutdown`; returns the exit code.
 
-    Logs to stderr, first where the settings came from; `what` names the process in the log.
+    Logs to stderr, first where the settings came from; `what` names the process in the log. A port
+    that another process has is no wrong setting: that process may end.
     """
     import uvloop
 
@@ -58,6 +60,7 @@ def run_until_stopped(
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.process.memory import MemoryTrimmer
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
+    from queryable_state.server.serving.ports import NoFreePortError
 
     log_to_stderr(settings.log_level)
     _log.info("%s: settings: %s", what, sources_text(effective_settings(settings)))
@@ -69,5 +72,9 @@ def run_until_stopped(
             async with LoopWatchdog(what):
                 await serve(shutdown)
 
-    uvloop.run(run())
+    try:
+        uvloop.run(run())
+    except NoFreePortError as taken:
+        print(f"queryable-state: {taken}", file=sys.stderr)
+        return REFUSED
     return 0

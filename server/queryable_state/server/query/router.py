@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from queryable_state.wire.errors import RetryLaterError
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
     from queryable_state.wire.located_state import LocatedState
 
     Deliver = Callable[[int, bytes, bool], None]
+
+
+class DriverAwayError(RetryLaterError):
+    """The coordinator does not answer, whatever it is asked; the text names nothing."""
 
 
 class Engine(Protocol):

@@ -40,6 +40,20 @@ def host_setting(default: str) -> Any:
     return setting(default, check=_check_host)
 
 
+def _require_distinct(settings: SettingsGroup, *names: str) -> None:
+    """Raises `InvalidRequestError` if two settings name the same single port."""
+    taken: dict[int, str] = {}
+    for name in names:
+        spec = frame_ports(getattr(settings, name))
+        if spec is not None and len(spec.ports) == 1 and spec.ports[0]:
+            other = taken.setdefault(spec.ports[0], name)
+            settings.require(
+                other == name,
+                (other, name),
+                "each listener needs a port of its own: set another one, or a range",
+            )
+
+
 def _check_host(host: str) -> None:
     if host:
         parse_host(host, "the host")
@@ -75,6 +89,10 @@ class ServerPorts(SettingsGroup):
 
     task_ports: str = ports_setting(TASK_PORTS)
     """Port for Spark tasks and the coordinator; same rules as `server_ports`."""
+
+    def check_relations(self) -> None:
+        super().check_relations()
+        _require_distinct(self, *ports_of(self))
 
     def state_server_ports(self) -> ServerPorts:
         """Only the ports of a state server."""
@@ -125,6 +143,10 @@ class PublicListenSettings(SettingsGroup):
     )
     """Port, range or list for look-ups by frames, at the same place as the port of `ports`; empty:
     no frame port, look-ups are unary gRPC calls."""
+
+    def check_relations(self) -> None:
+        super().check_relations()
+        _require_distinct(self, "ports", "frame_ports")
 
 
 def ports_of(ports: ServerPorts) -> dict[str, str]:

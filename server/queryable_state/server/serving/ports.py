@@ -31,6 +31,10 @@ SETTING_PREFIX = "spark.queryable_state."
 _EQUIVALENT_HOSTS = (("0.0.0.0", "::"), ("127.0.0.1", "::1"))
 
 
+class NoFreePortError(InvalidRequestError):
+    """All ports of a setting are taken. A later start may find one of them free."""
+
+
 @dataclass(frozen=True)
 class PortSpec:
     """Ports to try in order. A 0 stands for any free port."""
@@ -101,7 +105,7 @@ def bind(add_port: Callable[[str], int], spec: PortSpec, host: str, *, what: str
 
     `add_port` is `add_insecure_port` of a gRPC server with `EXCLUSIVE_PORT_OPTION`, or fails
     like it: 0 or `RuntimeError` if a port is taken. `what` names the listener. Raises
-    `InvalidRequestError` if every port of `spec` is taken. A 0 after other ports is a fallback
+    `NoFreePortError` if every port of `spec` is taken. A 0 after other ports is a fallback
     and logged as a WARNING.
     """
     taken: list[int] = []
@@ -137,8 +141,8 @@ def require_free(spec: PortSpec, host: str, *, what: str) -> None:
         raise _none_is_free(spec, host, what)
 
 
-def _none_is_free(spec: PortSpec, host: str, what: str) -> InvalidRequestError:
-    return InvalidRequestError(
+def _none_is_free(spec: PortSpec, host: str, what: str) -> NoFreePortError:
+    return NoFreePortError(
         f"{what}: {spec.what} is {spec.text!r}, and no port of it is free on {host} (another "
         f"process has it, or this user may not use it; `ss -ltnp` shows who listens). End that "
         f"process, or set another port, or a range: processes of one machine, such as its "

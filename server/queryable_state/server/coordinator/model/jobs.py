@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.model.run import Run
+from queryable_state.server.job_names import NamedJob, job_id_of, job_label, resolved_job
 from queryable_state.v1 import registration_pb2
-from queryable_state.wire.errors import InvalidRequestError, UnknownJobError
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,22 +126,16 @@ class JobRegistry:
         self._jobs.pop(query_id, None)
 
     def resolve(self, job: str) -> Job:
-        """The job of an id, with or without dashes, or of a name.
+        """The job of an id, with or without dashes, or of a name; raises `UnknownJobError`.
 
         Of several jobs with the name: the running one, else the newest.
         """
-        query_id = _id_of(job)
-        if query_id is not None and query_id in self._jobs:
-            return self._jobs[query_id]
-        named = [known for known in self if known.name == job]
-        if named:
-            running = [known for known in named if known.status == RUNNING]
-            return (running or named)[-1]
-        candidates = [known.label for known in self]
-        known_text = f"known: {', '.join(candidates)}" if candidates else "no job is known yet"
-        raise UnknownJobError(
-            f"no job has the id or name {job!r}; {known_text}", candidates=candidates
-        )
+        query_id = job_id_of(job)
+        if query_id is None or query_id not in self._jobs:
+            query_id = resolved_job(
+                job, (NamedJob(each.query_id, each.name, each.status == RUNNING) for each in self)
+            )
+        return self._jobs[query_id]
 
 
 def check_id(value: bytes, what: str) -> bytes:
@@ -149,16 +143,3 @@ def check_id(value: bytes, what: str) -> bytes:
     if len(value) != 16:
         raise InvalidRequestError(f"{what} has {len(value)} bytes; it is the 16 bytes of a UUID")
     return value
-
-
-def _id_of(text: str) -> bytes | None:
-    try:
-        return uuid.UUID(text.strip()).bytes
-    except ValueError:
-        return None
-
-
-def job_label(name: str, query_id: bytes) -> str:
-    """A job as errors and logs name it."""
-    digits = query_id.hex()
-    return f"{name!r} ({digits})" if name else digits

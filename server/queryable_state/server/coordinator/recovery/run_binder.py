@@ -11,9 +11,9 @@ from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.coordinator.model.commits import Commit
-from queryable_state.server.coordinator.model.jobs import job_label
 from queryable_state.server.coordinator.recovery.root_loader import RootLoader
 from queryable_state.server.coordinator.roots.job_roots import JobRoot
+from queryable_state.server.job_names import job_label
 from queryable_state.wire.errors import RetryLaterError, SupersededError
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.wire.errors import (
+    CorruptDataError,
     InvalidRequestError,
     LimitExceededError,
     QueryableStateError,
@@ -16,7 +17,7 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from queryable_state.wire.errors import CorruptDataError
+    from queryable_state.wire.frames.framed_stream import FrameReader
 
 HELLO_TIMEOUT_S = 10.0
 HELLO_BYTES = 4096
@@ -26,22 +27,15 @@ _TLS_HELLO = b"\x16\x03"
 _refusals = RateLimitedLog(logging.getLogger(__name__))
 
 
-def too_many(server_id: str, connections: int) -> RetryLaterError:
-    """Returns the refusal of a connection above the limit."""
-    return RetryLaterError(
-        f"server {server_id} has {connections} connections, which is its limit: share one client, "
-        "or use another server",
-        reason=Reason.OVERLOADED,
-        retry_after_ms=1000,
-    )
-
-
-def too_long(problem: CorruptDataError) -> LimitExceededError:
-    """Returns the refusal of a frame above the limit."""
-    return LimitExceededError(
-        f"{problem.message} (spark.queryable_state.request_bytes; before the hello "
-        f"{HELLO_BYTES:,} bytes)"
-    )
+def next_frame(frames: FrameReader) -> bytes | None:
+    """Returns the next complete frame, or None; raises `LimitExceededError` if it is too long."""
+    try:
+        return frames.take()
+    except CorruptDataError as problem:
+        raise LimitExceededError(
+            f"{problem.message} (spark.queryable_state.request_bytes; before the hello "
+            f"{HELLO_BYTES:,} bytes)"
+        ) from None
 
 
 def wrong_preamble(received: bytes) -> InvalidRequestError:

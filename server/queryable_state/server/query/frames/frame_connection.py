@@ -16,13 +16,13 @@ from queryable_state.server.query.frames.stream_session import StreamSession
 from queryable_state.server.serving.error_boundary import to_refusal
 from queryable_state.server.serving.large_request_queue import LARGE_ANSWER_BYTES, LARGE_BYTES
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import CorruptDataError, QueryableStateError
 from queryable_state.wire.frames.framed_stream import PREAMBLE, FrameReader, framed
 
 if TYPE_CHECKING:
     from queryable_state.server.query.frames.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.server.serving.byte_budget import ClientBudgets
+    from queryable_state.wire.errors import QueryableStateError
 
 # Frames of one connection that are answered in one turn of the event loop.
 _FRAMES_A_TURN = 16
@@ -64,7 +64,7 @@ class FrameConnection(asyncio.Protocol):
         self._progress = (0, 0)
         self._taken_frames = 0
         self._sent_bytes = 0
-        self._transport: Any = None
+        self._transport: Any = ClosedTransport()
         self._writable = asyncio.Event()
         self._writable.set()
         self._reading = True
@@ -72,19 +72,18 @@ class FrameConnection(asyncio.Protocol):
         self._asks_for_much = False
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._closing: asyncio.Task[None] | None = None
+        self.opened = asyncio.Event()
+        """Set once the hello is accepted, or the connection is closed."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
         self._connections.add(self)
-        self._timer.set(connection_refusals.HELLO_TIMEOUT_S, self._end_silent)
+        silent = connection_refusals.silent()
+        self._timer.set(connection_refusals.HELLO_TIMEOUT_S, lambda: self._refuse(silent))
         self._transport.set_write_buffer_limits(high=_UNSENT_BYTES)
         # TCP keep-alive closes the connection of a client whose host has vanished.
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if len(self._connections) > self._info.limits.connections:
-            self._refuse(
-                connection_refusals.too_many(self._info.server_id, len(self._connections) - 1)
-            )
 
     def data_received(self, data: bytes) -> None:
         if self._transport.is_closing():
@@ -119,6 +118,7 @@ class FrameConnection(asyncio.Protocol):
         self._writable.set()
         self._connections.discard(self)
         self._streams.discard(self)
+        self.opened.set()
         if not self._closed.done():
             self._closed.set_result(None)
         # Connection, transport and session reference each other. The cycle is broken here, because
@@ -140,9 +140,13 @@ class FrameConnection(asyncio.Protocol):
         """Tells the client to use another server, and closes the connection."""
         self._refuse(stopping(self._info))
 
+    def abort(self) -> None:
+        """Closes the connection at once; its tasks may still run."""
+        self._transport.abort()
+
     async def aclose(self) -> None:
         """Closes the connection at once; returns when none of its tasks runs any more."""
-        self._transport.abort()
+        self.abort()
         await asyncio.shield(self._closed)
         if self._closing is not None:
             await asyncio.shield(self._closing)
@@ -156,7 +160,7 @@ class FrameConnection(asyncio.Protocol):
                     break
                 if self._waits_for_turn(within_turn):
                     break
-                frame = self._take()
+                frame = connection_refusals.next_frame(self._frames)
                 if frame is None:
                     break
                 within_turn = False
@@ -192,17 +196,11 @@ class FrameConnection(asyncio.Protocol):
     def _take_turn(self) -> None:
         self._answer_frames(within_turn=True)
 
-    def _take(self) -> bytes | None:
-        """Returns the next complete frame, or None."""
-        try:
-            return self._frames.take()
-        except CorruptDataError as problem:
-            raise connection_refusals.too_long(problem) from None
-
     def _greet(self, frame: bytes) -> bytes:
         hello = self._stream_session.greet(frame)
         self._streams.add(self)
         self._greeted = True
+        self.opened.set()
         self._frames.most_bytes = self._info.limits.frame_bytes
         self._timer.clear()
         return hello
@@ -284,9 +282,6 @@ class FrameConnection(asyncio.Protocol):
             return
         connection_refusals.log_unread(seconds)
         self._transport.abort()
-
-    def _end_silent(self) -> None:
-        self._refuse(connection_refusals.silent())
 
     def _refuse(self, error: QueryableStateError) -> None:
         """Sends a refusal, and closes the connection once it is sent."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.frames.connection_refusals import HELLO_TIMEOUT_S
+from queryable_state.server.query.frames.connection_acceptor import ConnectionAcceptor
 from queryable_state.server.query.frames.frame_connection import FrameConnection
 from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.wire.addresses import host_and_port
@@ -38,7 +37,7 @@ class FrameServer:
         self._connections: set[FrameConnection] = set()
         self._tls = tls
         self._listening: socket.socket | None = None
-        self._server: asyncio.Server | None = None
+        self._acceptor: ConnectionAcceptor | None = None
 
     def add_port(self, address: str) -> int:
         """Binds HOST:PORT and returns the port; raises `RuntimeError` if it is in use."""
@@ -60,25 +59,25 @@ class FrameServer:
     async def start(self) -> None:
         """Starts to serve, if a port was added."""
         if self._listening is not None:
-            self._server = await asyncio.get_running_loop().create_server(
+            self._acceptor = ConnectionAcceptor(
+                self._listening,
                 self._connected,
-                sock=self._listening,
-                ssl=None if self._tls is None else self._tls.context(),
-                ssl_handshake_timeout=None if self._tls is None else HELLO_TIMEOUT_S,
+                context=None if self._tls is None else self._tls.context(),
             )
 
     def close_port(self) -> None:
         """Stops accepting connections; open ones continue. Idempotent."""
-        server, self._server = self._server, None
         listening, self._listening = self._listening, None
-        if server is not None:
-            server.close()
-        if listening is not None:
+        if self._acceptor is not None:
+            self._acceptor.close()
+        elif listening is not None:
             listening.close()
 
     async def aclose(self) -> None:
         """Closes all connections; drain them before. Idempotent."""
         self.close_port()
+        if self._acceptor is not None:
+            await self._acceptor.aclose()
         for connection in tuple(self._connections):
             await connection.aclose()
 

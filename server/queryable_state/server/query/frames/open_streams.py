@@ -51,10 +51,12 @@ class OpenStreams:
     def add(self, stream: OpenStream) -> None:
         """Registers a stream until `discard`; raises `RetryLaterError` at the limit."""
         self._check_serving()
-        if len(self._streams) >= self._info.limits.streams:
+        limits = self._info.limits
+        if len(self._streams) >= min(limits.streams, limits.connections):
             raise RetryLaterError(
-                f"server {self._info.server_id} has {len(self._streams)} open streams, "
-                "which is its limit: share one client, or use another server",
+                f"server {self._info.server_id} has {len(self._streams)} frame connections, which "
+                "is its limit (spark.queryable_state.streams and spark.queryable_state."
+                "connections): share one client, or use another server",
                 reason=Reason.OVERLOADED,
                 retry_after_ms=1000,
             )

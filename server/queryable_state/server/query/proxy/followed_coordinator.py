@@ -48,6 +48,8 @@ _PAUSE_S = 0.1
 
 _RETRY_AFTER_MS = 200
 
+_MOST_LOCATED = 8192
+
 # Longest time from the start of a coordinator to that of its jobs.
 _STARTING_S = 120.0
 
@@ -72,8 +74,8 @@ class FollowedCoordinator:
         self._looking = asyncio.Lock()
         self._tried: list[str] = []
         self._looked_s = self._found_s = float("-inf")
-        self._located: set[tuple[str, str]] = set()
-        """Jobs, as clients name them, and states that a coordinator has located."""
+        self._located: dict[tuple[str, str], None] = {}
+        """Jobs, as clients name them, and states that a coordinator has located, newest last."""
 
     @property
     def address(self) -> str:
@@ -120,17 +122,21 @@ class FollowedCoordinator:
         """
         try:
             response = await self._call(lambda client: client.locate_state(request))
-        except (UnknownJobError, UnknownStateError) as unknown:
+        except (UnknownJobError, UnknownStateError):
             since_s = asyncio.get_running_loop().time() - self._found_s
             if since_s > _STARTING_S or (request.job, request.state_name) not in self._located:
                 raise
+            # Without the names that the driver knows: not every caller may see them.
             raise RetryLaterError(
-                f"the job's driver has started again and is not ready: {unknown}",
+                "the job's driver has started again and is not ready",
                 retry_after_ms=_RETRY_AFTER_MS,
             ) from None
         registration = response.location.registration
         for job in (request.job, registration.job_id.hex()):
-            self._located.add((job, request.state_name))
+            self._located.pop((job, request.state_name), None)
+            self._located[job, request.state_name] = None
+        while len(self._located) > _MOST_LOCATED:
+            del self._located[next(iter(self._located))]
         return response
 
     async def trigger_savepoint(

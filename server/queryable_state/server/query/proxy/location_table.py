@@ -11,8 +11,11 @@ from queryable_state.server.coordinator_client import (
     CoordinatorSlowError,
     CoordinatorUnreachableError,
 )
+from queryable_state.server.job_names import NamedJob, resolved_job
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
-from queryable_state.v1 import query_pb2
+from queryable_state.server.query.proxy.shared_call import SharedCall
+from queryable_state.server.query.router import DriverAwayError
+from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.calls.single_flight import SingleFlight
 from queryable_state.wire.errors import QueryTimeoutError, RetryLaterError, UnknownStateError
 from queryable_state.wire.located_state import LocatedState
@@ -20,12 +23,12 @@ from queryable_state.wire.located_state import LocatedState
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from queryable_state.v1 import registration_pb2
-
 # Lifetime of a resolved name: a job's name may move to another job, and a name that was unique
 # may become ambiguous.
 _NAME_TTL_S = 1.0
 
+# Names kept, as clients write them; the oldest are located again.
+_MOST_NAMES = 8192
 
 _failures = RateLimitedLog(logging.getLogger(__name__))
 
@@ -36,6 +39,8 @@ _T = TypeVar("_T")
 class _ResolvedName:
     located: LocatedState
     resolved_at_s: float
+    newer: SharedCall[LocatedState]
+    """Locates it again for clients that ask for a newer placement, whichever version they name."""
 
 
 class PlacementSource(Protocol):
@@ -62,8 +67,8 @@ class LocationTable:
     """A cache of the coordinator's placement, valid by placement version.
 
     An entry is valid until a caller asks for a newer placement, because an owner has refused a
-    query or does not answer. Equal concurrent requests share one call. The caller closes the
-    coordinator client.
+    query or does not answer. Equal concurrent requests share one call, and lists of all clients
+    at most 10 a second. The caller closes the coordinator client.
     """
 
     def __init__(self, coordinator: PlacementSource) -> None:
@@ -71,6 +76,12 @@ class LocationTable:
         self._names: dict[tuple[str, str], _ResolvedName] = {}
         self._by_id: dict[int, LocatedState] = {}
         self._calls: SingleFlight[object, LocatedState] = SingleFlight()
+        self._jobs = SharedCall(
+            lambda: _for_clients(coordinator.list_jobs(query_pb2.ListJobsRequest()))
+        )
+        self._states = SharedCall(
+            lambda: _for_clients(coordinator.list_states(query_pb2.ListStatesRequest()))
+        )
 
     def cached(self, state_id: int) -> LocatedState | None:
         """The newest cached placement, without a call; None if there is none."""
@@ -94,13 +105,14 @@ class LocationTable:
         known = self.known(request)
         if known is not None:
             return known
+        name = (request.job, request.state_name)
+        named = self._names.get(name)
         try:
-            return await self._calls.run(
-                (request.job, request.state_name, request.newer_than),
-                lambda: self._refresh(request),
-            )
+            if named is not None and request.newer_than:
+                return await named.newer.answer()
+            return await self._calls.run(name, lambda: self._refresh(*name))
         except (RetryLaterError, QueryTimeoutError):
-            named = self._names.get((request.job, request.state_name))
+            named = self._names.get(name)
             if named is None or request.newer_than:
                 raise
             return self._by_id.get(named.located.state_id, named.located)
@@ -110,44 +122,69 @@ class LocationTable:
         known = self._by_id.get(state_id)
         if known is not None and (not newer_than or known.placement_version > newer_than):
             return known
-        return await self._calls.run(
-            (state_id, newer_than), lambda: self._refresh_id(state_id, newer_than)
-        )
+        return await self._calls.run((state_id, newer_than), lambda: self._refresh_id(state_id))
 
     async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
         """The registration of a state, from the cache if it is there."""
-        return (await self.locate_id(state_id)).registration
+        known = self._by_id.get(state_id)
+        return await self._listed(state_id) if known is None else known.registration
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
-        """The jobs that the coordinator knows now."""
-        return await _for_clients(self._coordinator.list_jobs(request))
+        """The jobs that the coordinator knows now; not to be modified."""
+        return await self._jobs.answer()
 
     async def list_states(
         self, request: query_pb2.ListStatesRequest
     ) -> query_pb2.ListStatesResponse:
-        """The queryable states that the coordinator knows now."""
-        return await _for_clients(self._coordinator.list_states(request))
+        """The queryable states that the coordinator knows now; not to be modified.
+
+        Raises `UnknownJobError`. The coordinator lists all, so that calls of clients that name
+        different jobs are one.
+        """
+        if not request.job:
+            return await self._states.answer()
+        jobs = (await self._jobs.answer()).jobs
+        job_id = resolved_job(
+            request.job,
+            (
+                NamedJob(job.job_id, job.name, job.status == registration_pb2.RUNNING)
+                for job in jobs
+            ),
+        )
+        states = (await self._states.answer()).states
+        return query_pb2.ListStatesResponse(
+            states=[state for state in states if state.job_id == job_id]
+        )
 
     async def aclose(self) -> None:
         """Cancels pending calls; idempotent."""
         await self._calls.aclose()
+        await self._jobs.aclose()
+        await self._states.aclose()
+        for named in self._names.values():
+            await named.newer.aclose()
 
-    async def _refresh(self, request: query_pb2.LocateStateRequest) -> LocatedState:
-        located = await self._request(request)
+    async def _refresh(self, job: str, state_name: str) -> LocatedState:
+        located = await self._request(job, state_name)
         known = self._by_id.get(located.state_id)
         if known is not None and known.placement_version > located.placement_version:
             located = known
         self._by_id[located.state_id] = located
-        self._names[(request.job, request.state_name)] = _ResolvedName(located, time.monotonic())
+        named = self._names.pop((job, state_name), None)
+        self._names[job, state_name] = _ResolvedName(
+            located,
+            time.monotonic(),
+            SharedCall(lambda: self._refresh(job, state_name)) if named is None else named.newer,
+        )
+        if len(self._names) > _MOST_NAMES:
+            del self._names[next(iter(self._names))]
         return located
 
-    async def _request(self, request: query_pb2.LocateStateRequest) -> LocatedState:
+    async def _request(self, job: str, state_name: str) -> LocatedState:
         """Calls the coordinator, which sends the owners only if they have changed."""
-        named = self._names.get((request.job, request.state_name))
+        named = self._names.get((job, state_name))
         known = None if named is None else self._by_id.get(named.located.state_id)
-        request_if_changed = query_pb2.LocateStateRequest(
-            job=request.job, state_name=request.state_name
-        )
+        request_if_changed = query_pb2.LocateStateRequest(job=job, state_name=state_name)
         if known is not None:
             request_if_changed.known_state_id = known.state_id
             request_if_changed.known_version = known.placement_version
@@ -160,24 +197,16 @@ class LocationTable:
         location.owners.extend(known.location.owners)
         return LocatedState.of(location)
 
-    async def _refresh_id(self, state_id: int, newer_than: int) -> LocatedState:
-        known = self._by_id.get(state_id)
-        if known is None:
-            states = await self.list_states(query_pb2.ListStatesRequest())
-            found = [state for state in states.states if state.state_id == state_id]
-            if not found:
-                raise UnknownStateError(
-                    f"no queryable state has the id {state_id} any more: locate it by its name"
-                )
-            registration = found[0]
-        else:
-            registration = known.registration
-        return await self._refresh(
-            query_pb2.LocateStateRequest(
-                job=registration.job_id.hex(),
-                state_name=registration.queryable_name,
-                newer_than=newer_than,
-            )
+    async def _refresh_id(self, state_id: int) -> LocatedState:
+        registration = await self.registered(state_id)
+        return await self._refresh(registration.job_id.hex(), registration.queryable_name)
+
+    async def _listed(self, state_id: int) -> registration_pb2.StateRegistration:
+        for state in (await self._states.answer()).states:
+            if state.state_id == state_id:
+                return state
+        raise UnknownStateError(
+            f"no queryable state has the id {state_id} any more: locate it by its name"
         )
 
 
@@ -187,7 +216,7 @@ async def _for_clients(call: Awaitable[_T]) -> _T:
         return await call
     except CoordinatorUnreachableError as failure:
         _failures.write(logging.WARNING, "unreachable", "%s", failure)
-        raise RetryLaterError(
+        raise DriverAwayError(
             "the job's driver does not answer: it is starting again, or cannot be reached from "
             "here; the log of this server names its address",
             retry_after_ms=failure.retry_after_ms,

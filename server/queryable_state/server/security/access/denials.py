@@ -12,7 +12,6 @@ from queryable_state.wire.errors import AuthenticationError, PermissionDeniedErr
 
 if TYPE_CHECKING:
     from queryable_state.server.security.access.caller import Caller, StateRights
-    from queryable_state.wire.errors import QueryableStateError
 
 _log = RateLimitedLog(logging.getLogger(__name__))
 
@@ -44,12 +43,14 @@ class Denials:
         return self._denied(caller, kind, where)
 
     def of_rights(self, caller: Caller, kind: Kind, rights: StateRights) -> PermissionDeniedError:
-        """As `denied`, of a state that the caller may see."""
+        """As `denied`, of a state that the caller may see; else as `unnamed`."""
+        if not rights.kinds:
+            return self.unnamed(caller.name)
         return self.denied(caller.name, kind, rights.name.job_name, rights.name.state)
 
-    def unnamed(self, caller: str, kind: Kind, state_id: int) -> QueryableStateError:
-        """As `denied`, for a state that the caller names by its id alone."""
-        return self._denied(caller, kind, f"the state with id {state_id}")
+    def unnamed(self, caller: str) -> PermissionDeniedError:
+        """As `denied`, for a state that the caller names by its id, and may not see."""
+        return self._denied(caller, Kind.LIST, "the state with this id")
 
     def _denied(self, caller: str, kind: Kind, where: str) -> PermissionDeniedError:
         error = PermissionDeniedError(

@@ -8,18 +8,12 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.query.router import Router
 from queryable_state.server.security.access.caller import caller_of_call
-from queryable_state.server.security.access.grants import Kind
+from queryable_state.server.security.access.grants import Kind, StateName
 from queryable_state.server.security.access.guarded_session import GuardedSession
+from queryable_state.server.security.visible_states import VisibleStates
 from queryable_state.server.serving.large_request_queue import LargeRequestQueue
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import (
-    AmbiguousJobError,
-    QueryableStateError,
-    Reason,
-    RetryLaterError,
-    UnknownJobError,
-    UnknownStateError,
-)
+from queryable_state.wire.errors import Reason, RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -32,8 +26,6 @@ if TYPE_CHECKING:
     from queryable_state.v1 import registration_pb2
     from queryable_state.wire.located_state import LocatedState
 
-_NOT_THERE = (UnknownJobError, UnknownStateError, AmbiguousJobError)
-
 # Part of a page's time that the limit of bytes may delay its messages.
 _LONGEST_PAUSE = 0.5
 
@@ -41,7 +33,8 @@ _LONGEST_PAUSE = 0.5
 class GuardedRouter(Router):
     """Checks the caller before it asks another router, which the caller of this class closes.
 
-    A state that the caller may not see is refused as one that does not exist.
+    A state that the caller may not see is refused as one that does not exist. Lists, and what is
+    denied or not found, count as queries in the limits of the caller that name no states.
     """
 
     def __init__(self, router: Router, gate: Gate) -> None:
@@ -49,6 +42,7 @@ class GuardedRouter(Router):
         self._gate = gate
         self._access = gate.access
         self._turns = LargeRequestQueue()
+        self._visible = VisibleStates(router, self._access)
 
     def session(self, deliver: Deliver, authorization: str = "") -> QuerySession:
         """Raises `AuthenticationError` for a connection without a valid token."""
@@ -115,12 +109,12 @@ class GuardedRouter(Router):
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         caller = caller_of_call.get()
-        try:
-            located = await self._router.locate(request)
-        except _NOT_THERE as unknown:
-            raise await self._unknown(caller, request.job, request.state_name, unknown) from None
-        if not self._access.rights(caller, located.registration).kinds:
-            raise self._hidden(caller, request.job, request.state_name)
+        if caller.is_internal:
+            return await self._router.locate(request)
+        quota = self._admitted(caller)
+        located = await self._visible.locate(caller, request)
+        if quota is not None:
+            quota.refund()
         return located
 
     async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
@@ -128,35 +122,29 @@ class GuardedRouter(Router):
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
         caller = caller_of_call.get()
-        response = await self._router.list_jobs(request)
         if caller.is_internal:
-            return response
-        states = await self._router.list_states(query_pb2.ListStatesRequest())
-        visible = {
-            (state.job_id, state.queryable_name)
-            for state in states.states
-            if self._access.rights(caller, state).kinds
-        }
-        shown = query_pb2.ListJobsResponse()
+            return await self._router.list_jobs(request)
+        self._admitted(caller)
+        response = await self._router.list_jobs(request)
+        states = await self._visible.states(caller, query_pb2.ListStatesRequest())
+        visible = {(state.job_id, state.queryable_name) for state in states}
+        answer = query_pb2.ListJobsResponse()
         for job in response.jobs:
             names = [name for name in job.states if (job.job_id, name) in visible]
             if names or caller.grants.lists_all_of(job.name, job.job_id.hex()):
-                job.states[:] = names
-                shown.jobs.append(job)
-        return shown
+                # A copy: other callers have the same response.
+                answer.jobs.append(job)
+                answer.jobs[-1].states[:] = names
+        return answer
 
     async def list_states(
         self, request: query_pb2.ListStatesRequest
     ) -> query_pb2.ListStatesResponse:
         caller = caller_of_call.get()
-        try:
-            response = await self._router.list_states(request)
-        except _NOT_THERE as unknown:
-            raise await self._unknown(caller, request.job, "", unknown) from None
-        visible = [state for state in response.states if self._access.rights(caller, state).kinds]
-        if request.job and not visible and not caller.grants.lists_unknown(request.job, ""):
-            raise self._hidden(caller, request.job, "")
-        return query_pb2.ListStatesResponse(states=visible)
+        if caller.is_internal:
+            return await self._router.list_states(request)
+        self._admitted(caller)
+        return query_pb2.ListStatesResponse(states=await self._visible.states(caller, request))
 
     async def aclose(self) -> None:
         """Does nothing: the other router is its creator's."""
@@ -165,41 +153,22 @@ class GuardedRouter(Router):
         """The caller's rights on a state; refuses one that it may not see."""
         known = self._access.rights_now(caller, state_id)
         if known is None:
-            try:
-                registration = await self._router.registered(state_id)
-            except _NOT_THERE as unknown:
-                if caller.grants.lists_unknown("", "*"):
-                    raise
-                raise self._access.denials.unnamed(caller.name, Kind.LIST, state_id) from unknown
+            quota = self._admitted(caller)
+            registration = await self._visible.registered(caller, state_id)
             known = self._access.rights(caller, registration)
+            if quota is not None and known.kinds:
+                quota.refund()
         if not known.kinds:
-            raise self._access.denials.unnamed(caller.name, Kind.LIST, state_id)
+            raise self._access.denials.unnamed(caller.name)
         return known
 
-    def _hidden(self, caller: Caller, job: str, state: str) -> QueryableStateError:
-        return self._access.denials.denied(caller.name, Kind.LIST, job, state)
-
-    async def _unknown(
-        self, caller: Caller, job: str, state: str, unknown: QueryableStateError
-    ) -> QueryableStateError:
-        """What the caller gets instead of UNKNOWN_* and AMBIGUOUS_JOB: these name what exists."""
-        if caller.is_internal or caller.grants.lists_unknown("", "*"):
-            return unknown
-        if not caller.grants.lists_unknown(job, state):
-            return self._hidden(caller, job, state)
-        known = await self._router.list_states(query_pb2.ListStatesRequest())
-        names = sorted(
-            {
-                each.queryable_name
-                for each in known.states
-                if self._access.rights(caller, each).kinds and each.job_name == job
-            }
-        )
-        what = f"state {state!r}" if state else "states"
-        visible = f"; it has {', '.join(names)}" if names else ""
-        return type(unknown)(
-            f"no {what} of job {job!r}{visible}", reason=unknown.reason, candidates=names
-        )
+    def _admitted(self, caller: Caller) -> Quota | None:
+        """Counts a question that is about no state yet; None: no limit applies."""
+        quota = self._access.admission.quota(caller.name, StateName("", "", ""))
+        if quota is not None and not caller.is_internal:
+            quota.admit(0)
+            return quota
+        return None
 
     def _check_still_valid(self, caller: Caller) -> None:
         """Ends a scan whose caller's token has expired, or whose rules have changed."""

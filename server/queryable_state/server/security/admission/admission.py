@@ -70,6 +70,12 @@ class Quota:
                 if name in counter.buckets:
                     counter.buckets[name].take(cost, now_s)
 
+    def refund(self) -> None:
+        """Takes back a query without keys: it was allowed, and cost nothing that limits count."""
+        for counter in self._counters:
+            if "queries_per_s" in counter.buckets:
+                counter.buckets["queries_per_s"].take(-1, self._clock())
+
     def answered(self, size_bytes: int) -> None:
         """Counts the bytes of an answer."""
         for counter in self._counters:
