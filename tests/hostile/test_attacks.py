@@ -14,7 +14,7 @@ from tests.hostile.conftest import SECONDS, busiest_second, settled_rss
 if TYPE_CHECKING:
     from tests.hostile.conftest import Site
 
-# Three attempts on a machine that others use.
+# Several attempts on a machine that others use.
 pytestmark = [pytest.mark.hostile, pytest.mark.timeout(600)]
 
 WORST_MS = 250.0
@@ -22,7 +22,8 @@ MORE_MEMORY = 1.2
 # What the first use of anything costs, once.
 SMALL_BYTES = 10 * 1024 * 1024
 # Of a machine that others use, too: a wait that the attack did not cause is seen once.
-ATTEMPTS = 3
+ATTEMPTS = 5
+LONGEST_CONTROL_S = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def test_others_are_answered_and_nothing_is_left_behind(used: Site, name: str) -
     answers: dict[str, int] = {}
     for _ in range(ATTEMPTS):
         used.seen()
-        used.attack(CONTROL, SECONDS)
+        used.attack(CONTROL, min(SECONDS, LONGEST_CONTROL_S))
         control = used.seen()
         answers = used.attack(name, SECONDS)
         attacked = used.seen()
