@@ -47,7 +47,8 @@ class Limits(RecordLimits):
     """Maximum frame connections of one port that have said hello."""
 
     connections: int = setting(4096, least=1, most=1_000_000)
-    """Maximum connections of one port."""
+    """Maximum connections of one port; a frame port counts those that have said hello, and has 64
+    places for others."""
 
     held_bytes: int = setting(64 * MIB, least=MIB, most=TIB)
     """Bytes of one process for incomplete and unanswered requests, and as many for answers that
