@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tests.query.streams import Frames, OneSession, wire_keys
 from tests.security.access.issuers import AUDIENCE, ISSUER, Issuer
@@ -23,7 +23,7 @@ from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.frames.framed_stream import PREAMBLE, framed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine
     from pathlib import Path
 
 STATES = {1: "last", 2: "seen"}
@@ -39,7 +39,9 @@ class Waiting(OneSession):
         self.asked.append(query)
         return None
 
-    async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
+    async def registered(  # type: ignore[override]
+        self, state_id: int
+    ) -> registration_pb2.StateRegistration:
         return registration_pb2.StateRegistration(
             state_id=state_id,
             job_id=b"\x01" * 16,
@@ -121,8 +123,8 @@ class GuardedPort:
 
 
 @contextlib.asynccontextmanager
-async def _running(run: object) -> AsyncIterator[None]:
-    task: asyncio.Task[None] = asyncio.create_task(run)  # type: ignore[arg-type]
+async def _running(run: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(run)
     try:
         yield
     finally:
