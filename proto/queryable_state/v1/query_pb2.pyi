@@ -1006,7 +1006,7 @@ class Query(_message.Message):
     """The placement by which the client routed."""
     consistency: Global___Consistency.ValueType
     deadline_ms: _builtins.int
-    """Milliseconds that the client waits; 0: the server's default."""
+    """Milliseconds that the client waits, at most 600,000; 0: the server's default."""
     namespace: _builtins.bytes
     """Encoded namespace of every key; empty: the void namespace. Of a state with windows: a window;
     empty for WINDOWS.

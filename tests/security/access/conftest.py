@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
+    from queryable_state.server.testing.cluster import InProcessJob
 
 
 @pytest.fixture
@@ -29,13 +30,26 @@ def plain_grpc() -> bool:
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path, rules: str, plain_grpc: bool) -> AsyncIterator[InProcessCluster]:
+async def running(
+    tmp_path: Path, rules: str, plain_grpc: bool
+) -> AsyncIterator[tuple[InProcessCluster, InProcessJob]]:
     access = write_rules(tmp_path, rules)
     async with InProcessCluster(
         tmp_path, servers=2, access=access, plain_grpc=plain_grpc
-    ) as running:
-        await start_job(running)
-        yield running
+    ) as cluster:
+        yield cluster, await start_job(cluster)
+
+
+@pytest.fixture
+def cluster(running: tuple[InProcessCluster, InProcessJob]) -> InProcessCluster:
+    """A secured cluster with the job `sensors`."""
+    return running[0]
+
+
+@pytest.fixture
+def job(running: tuple[InProcessCluster, InProcessJob]) -> InProcessJob:
+    """The job `sensors`, after batch 0."""
+    return running[1]
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from queryable_state.wire.status import error_from_call
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from queryable_state.server.testing.cluster import InProcessJob
     from queryable_state.wire.errors import QueryableStateError
 
 DEADLINE_S = 20.0
@@ -68,8 +69,8 @@ def token(name: str) -> str:
     return f"qst_{name}"
 
 
-async def start_job(cluster: InProcessCluster) -> None:
-    """The job `sensors` with the states `last` and `seen`."""
+async def start_job(cluster: InProcessCluster) -> InProcessJob:
+    """The job `sensors` with the states `last` and `seen`, after batch 0."""
     job = cluster.job(
         "sensors",
         declare("last", "string", "double"),
@@ -82,6 +83,7 @@ async def start_job(cluster: InProcessCluster) -> None:
             "seen": {"sensor_1": ["a", "b"]},
         },
     )
+    return job
 
 
 def bearer(name: str | None) -> tuple[tuple[str, str], ...]:

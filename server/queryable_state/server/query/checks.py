@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from queryable_state.server.config.limits import Limits
 
+# A query whose client has silently gone waits so long for a commit.
+_LONGEST_DEADLINE_MS = 600_000
+
 _CONSISTENCIES = (query_pb2.COMMITTED, query_pb2.UNCOMMITTED)
 
 
@@ -22,6 +25,12 @@ def check_consistency(consistency: int) -> None:
             f"consistency {consistency} is unknown to this server: use a value of Consistency",
             reason=Reason.UNSUPPORTED,
         )
+
+
+def limit_deadline(query: query_pb2.Query) -> None:
+    """Sets a longer deadline of a client to ten minutes."""
+    if query.deadline_ms > _LONGEST_DEADLINE_MS:
+        query.deadline_ms = _LONGEST_DEADLINE_MS
 
 
 def check_query(query: query_pb2.Query, limits: Limits, frame_bytes: int) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.v1 import query_pb2, registration_pb2
+    from queryable_state.wire.errors import QueryableStateError
     from queryable_state.wire.located_state import LocatedState
 
     Deliver = Callable[[int, bytes, bool], None]
@@ -115,6 +116,11 @@ class ServiceInfo:
 
 class QuerySession(ABC):
     """The queries of one stream. Event loop only; `aclose` is idempotent."""
+
+    on_refused: Callable[[QueryableStateError], None] | None = None
+    """Set by the owner of the stream, and cleared before `aclose`: ends the stream with a refusal.
+
+    A session calls it between two calls of `ask`, in which it raises the refusal instead."""
 
     @abstractmethod
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:

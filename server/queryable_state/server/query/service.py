@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
-from queryable_state.server.query.checks import check_query
+from queryable_state.server.query.checks import check_query, limit_deadline
 from queryable_state.server.query.reads.batch_read import BatchRead
 from queryable_state.server.query.reads.point_read import PointRead
 from queryable_state.server.query.reads.scan_read import ScanRead
@@ -106,6 +106,7 @@ class QueryableStateService:
             if request.HasField("query"):
                 self._check_server_id(request.server_id)
                 check_query(request.query, limits, request.query.ByteSize())
+                limit_deadline(request.query)
                 answers = await self._router.answers(request.query)
                 return query_pb2.BatchGetKvStateResponse(answers=answers)
             read = await BatchRead.of(request, await self._locate(request), limits)

@@ -55,7 +55,7 @@ class FrameConnection(asyncio.Protocol):
         self._large_requests = budgets.large_requests
         self._memory = ConnectionMemory(budgets)
         self._connections = connections
-        self._stream_session = StreamSession(router, info, self._deliver)
+        self._stream_session = StreamSession(router, info, self._deliver, self._refuse)
         self._frames = FrameReader(connection_refusals.HELLO_BYTES)
         self._preamble = b""
         self._greeted = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.checks import check_query
+from queryable_state.server.query.checks import check_query, limit_deadline
 from queryable_state.server.query.frames.answer_frames import frame_of, refusal_of
 from queryable_state.server.query.frames.open_streams import stopping
 from queryable_state.server.query.request_limits import fields_of_keys, parser
@@ -20,6 +20,8 @@ from queryable_state.wire.errors import (
 from queryable_state.wire.frames.stream_hello import common_version, no_common_version
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from queryable_state.server.query.router import Deliver, QuerySession, Router, ServiceInfo
 
 
@@ -30,8 +32,16 @@ class StreamSession:
     connection is raised.
     """
 
-    def __init__(self, router: Router, info: ServiceInfo, deliver: Deliver) -> None:
+    def __init__(
+        self,
+        router: Router,
+        info: ServiceInfo,
+        deliver: Deliver,
+        on_refused: Callable[[QueryableStateError], None],
+    ) -> None:
+        """`on_refused` ends the connection if it is refused between two frames."""
         self._info = info
+        self._on_refused: Callable[[QueryableStateError], None] | None = on_refused
         self._deliver = deliver
         self._router = router
         self._session: QuerySession | None = None
@@ -72,6 +82,7 @@ class StreamSession:
                 offered.max_version,
             )
         self._session = self._router.session(self._delivered, offered.authorization)
+        self._session.on_refused = self._on_refused
         hello = query_pb2.ServerHello(
             protocol_version=version,
             server_id=self._info.server_id,
@@ -116,7 +127,9 @@ class StreamSession:
         """Cancels pending queries and drops every reference to the connection; idempotent."""
         session, self._session = self._session, None
         self._deliver = _to_nobody
+        self._on_refused = None
         if session is not None:
+            session.on_refused = None
             await session.aclose()
         self._unanswered.clear()
         self.unanswered_bytes = 0
@@ -135,6 +148,7 @@ class StreamSession:
                 retry_after_ms=20,
             )
         check_query(query, limits, frame_bytes)
+        limit_deadline(query)
 
     def _delivered(self, query_id: int, frame: bytes, last: bool) -> None:
         if last:

@@ -20,6 +20,7 @@ from queryable_state.server.security.access.jwt_verifier import (
 )
 from queryable_state.server.security.access.tokens import digest_of
 from queryable_state.server.security.admission.admission import Admission
+from queryable_state.server.security.open_sessions import OpenSessions
 from queryable_state.wire.errors import RetryLaterError
 from queryable_state.wire.security.file_stamp import FileStamp
 
@@ -68,6 +69,7 @@ class AccessControl:
         """Version of the rules; callers authenticated with an older one authenticate again."""
         self.denials = Denials()
         self.admission = Admission(self._rules.limits)
+        self.sessions = OpenSessions()
         self._callers: dict[bytes, Caller] = {}
         self._jwt: JwtVerifier | None = None
         if settings.jwt_keys:

@@ -28,8 +28,12 @@ def open_gate(
     if not settings.authenticates:
         return None
     access = AccessControl(settings)
-    task = asyncio.create_task(access.run(), name="access control")
-    stack.push_async_callback(asyncio.wait, [task])
-    stack.callback(task.cancel)
+    # Two tasks: sessions end with their tokens also while a file cannot be read.
+    for task in (
+        asyncio.create_task(access.run(), name="access control"),
+        asyncio.create_task(access.sessions.run(), name="sessions of callers"),
+    ):
+        stack.push_async_callback(asyncio.wait, [task])
+        stack.callback(task.cancel)
     signatures = SignatureCheck(secret, server_id) if secret else None
     return Gate(access, signatures, open_services=(HEALTH,))

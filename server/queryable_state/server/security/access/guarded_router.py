@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # Part of a page's time that the limit of bytes may delay its messages.
 _LONGEST_PAUSE = 0.5
 
+_SCAN = ("scan", "continue with its page token")
+
 
 class GuardedRouter(Router):
     """Checks the caller before it asks another router, which the caller of this class closes.
@@ -66,11 +68,13 @@ class GuardedRouter(Router):
         rights = await self.rights(caller, query.state_id)
         if not rights.may_read:
             raise self._access.denials.of_rights(caller, Kind.READ, rights)
-        if rights.quota is None:
-            return await self._router.answers(query)
-        rights.quota.admit(len(query.keys))
+        if rights.quota is not None:
+            rights.quota.admit(len(query.keys))
         answers = await self._router.answers(query)
-        rights.quota.answered(sum(answer.ByteSize() for answer in answers))
+        # It may have waited for a commit.
+        self._check_still_valid(caller, "query", "ask again")
+        if rights.quota is not None:
+            rights.quota.answered(sum(answer.ByteSize() for answer in answers))
         return answers
 
     async def scan(
@@ -86,12 +90,12 @@ class GuardedRouter(Router):
                     yield message
             elif rights.quota is None:
                 async for message in messages:
-                    self._check_still_valid(caller)
+                    self._check_still_valid(caller, *_SCAN)
                     yield message
             else:
                 with rights.quota.scan():
                     async for message in messages:
-                        self._check_still_valid(caller)
+                        self._check_still_valid(caller, *_SCAN)
                         await _wait_for_bytes(rights.quota, query.page_timeout_ms)
                         rights.quota.answered(message.ByteSize())
                         yield message
@@ -170,17 +174,16 @@ class GuardedRouter(Router):
             return quota
         return None
 
-    def _check_still_valid(self, caller: Caller) -> None:
-        """Ends a scan whose caller's token has expired, or whose rules have changed."""
+    def _check_still_valid(self, caller: Caller, what: str, how_on: str) -> None:
+        """Ends a call whose caller's token has expired, or whose rules have changed."""
         if self._access.is_valid(caller):
             return
         if caller.generation == self._access.generation:
             raise self._access.denials.unauthenticated(
-                "expired JWT", "the JWT of the scan has expired: request a new one"
+                "expired JWT", f"the JWT of the {what} has expired: request a new one"
             )
         raise RetryLaterError(
-            "the access rules have changed during the scan: continue with its page token",
-            retry_after_ms=1,
+            f"the access rules have changed during the {what}: {how_on}", retry_after_ms=1
         )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.frames.answer_frames import frame_of, refusal_of
 from queryable_state.server.query.router import QuerySession
 from queryable_state.server.security.access.grants import Kind
-from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.errors import AuthenticationError, QueryableStateError, RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -16,13 +17,17 @@ if TYPE_CHECKING:
     from queryable_state.server.query.router import Deliver, Router
     from queryable_state.server.security.access.access_control import AccessControl
     from queryable_state.server.security.access.caller import Caller, StateRights
-    from queryable_state.server.security.admission.admission import Quota
     from queryable_state.server.serving.large_request_queue import LargeRequestQueue
     from queryable_state.v1 import query_pb2
 
 
 class GuardedSession(QuerySession):
-    """The queries of one connection and its caller."""
+    """The queries of one connection and its caller.
+
+    The caller is authenticated again after a change of the access rules: before a query is asked,
+    before its answer is delivered, and while there is neither. Queries that it may not ask any
+    more are refused; without a valid token the connection ends.
+    """
 
     def __init__(
         self,
@@ -45,15 +50,18 @@ class GuardedSession(QuerySession):
         self._authorization = authorization
         self._session: QuerySession | None = router.session(self._delivered)
         """None once it is closed."""
-        self._quotas: dict[int, Quota] = {}
-        """Quotas of unanswered queries, by their id."""
+        self._unanswered: dict[int, StateRights] = {}
+        """Rights of unanswered queries, by their id."""
+        self._refused: dict[int, QueryableStateError] = {}
+        """What those among them get instead of their answer that were refused while they waited."""
         self._pending: set[asyncio.Task[None]] = set()
+        access.sessions.add(self)
 
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
         """Raises `AuthenticationError` once the caller's token is not valid any more."""
         caller = self._caller
         if not self._access.is_valid(caller):
-            caller = self._caller = self._access.authenticate_now(self._authorization)
+            caller = self._renewed_caller()
         rights = self._access.rights_now(caller, query.state_id)
         if rights is not None:
             return self._ask(caller, rights, query, frame)
@@ -62,7 +70,20 @@ class GuardedSession(QuerySession):
         task.add_done_callback(self._pending.discard)
         return None
 
+    def check(self) -> None:
+        """Ends the connection if the caller's token is not valid any more."""
+        if self._access.is_valid(self._caller):
+            return
+        try:
+            self._renewed_caller()
+        except RetryLaterError:
+            # The keys of its issuer are fetched now; the next check has them or refuses.
+            return
+        except AuthenticationError as refusal:
+            self._end(refusal)
+
     async def aclose(self) -> None:
+        self._access.sessions.discard(self)
         pending = tuple(self._pending)
         for task in pending:
             task.cancel()
@@ -71,7 +92,8 @@ class GuardedSession(QuerySession):
         # the garbage collector hardly ever runs.
         session, self._session = self._session, None
         self._deliver = _to_nobody
-        self._quotas.clear()
+        self._unanswered.clear()
+        self._refused.clear()
         if session is not None:
             await session.aclose()
 
@@ -88,33 +110,71 @@ class GuardedSession(QuerySession):
                 quota.admit(len(query.keys))
         except QueryableStateError as refusal:
             return frame_of(refusal_of(query.id, refusal))
-        if quota is None:
-            return session.ask(query, frame)
-        self._quotas[query.id] = quota
+        # Before the call, which may deliver the answer.
+        self._unanswered[query.id] = rights
         answer = session.ask(query, frame)
         if answer is not None:
-            del self._quotas[query.id]
-            quota.answered(len(answer))
+            del self._unanswered[query.id]
+            if self._refused:
+                self._refused.pop(query.id, None)
+            if quota is not None:
+                quota.answered(len(answer))
         return answer
 
     async def _ask_later(self, caller: Caller, query: query_pb2.Query, frame: bytes) -> None:
         try:
             rights = await self._rights(caller, query.state_id)
-        except QueryableStateError as refusal:
-            answer: bytes | None = frame_of(refusal_of(query.id, refusal))
-        else:
             # Queries of many connections may have waited for the same rights; each may be large.
             await self._turns.next()
+            while not self._access.is_valid(caller):
+                caller = self._renewed_caller()
+                rights = await self._rights(caller, query.state_id)
             answer = self._ask(caller, rights, query, frame)
+        except QueryableStateError as refusal:
+            answer = frame_of(refusal_of(query.id, refusal))
         if answer is not None:
             self._deliver(query.id, answer, True)
 
     def _delivered(self, query_id: int, frame: bytes, last: bool) -> None:
-        if self._quotas:
-            quota = self._quotas.pop(query_id, None) if last else self._quotas.get(query_id)
-            if quota is not None:
-                quota.answered(len(frame))
+        if not self._access.is_valid(self._caller):
+            try:
+                self._renewed_caller()
+            except AuthenticationError as refusal:
+                self._deliver(query_id, frame_of(refusal_of(query_id, refusal)), True)
+                self._end(refusal)
+                return
+            except RetryLaterError as refusal:
+                self._refused[query_id] = refusal
+        waiting = self._unanswered
+        rights = waiting.pop(query_id, None) if last else waiting.get(query_id)
+        if self._refused and query_id in self._refused:
+            # Until the last part, because the id is in use until then.
+            if last:
+                refused = frame_of(refusal_of(query_id, self._refused.pop(query_id)))
+                self._deliver(query_id, refused, True)
+            return
+        if rights is not None and rights.quota is not None:
+            rights.quota.answered(len(frame))
         self._deliver(query_id, frame, last)
+
+    def _renewed_caller(self) -> Caller:
+        """Authenticates the caller again, and refuses waiting queries that it may not ask any more.
+
+        Raises `AuthenticationError`, or `RetryLaterError` while the keys of its issuer are fetched.
+        """
+        caller = self._caller = self._access.authenticate_now(self._authorization)
+        for query_id, rights in self._unanswered.items():
+            kinds = caller.grants.kinds(rights.name)
+            if Kind.READ not in kinds:
+                self._refused[query_id] = self._access.denials.of_rights(
+                    caller, Kind.READ, replace(rights, kinds=kinds)
+                )
+        return caller
+
+    def _end(self, refusal: AuthenticationError) -> None:
+        self._access.sessions.discard(self)
+        if self.on_refused is not None:
+            self.on_refused(refusal)
 
 
 def _to_nobody(_query_id: int, _frame: bytes, _last: bool) -> None:
