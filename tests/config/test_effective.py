@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queryable_state.cli import main
+from queryable_state.cli.exit_codes import CONFIGURATION
 from queryable_state.server.config.effective import (
     as_toml,
     effective_settings,
@@ -147,7 +148,7 @@ def test_the_command_refuses_a_proxy_that_could_not_start(
     assert main(["config", *process, *flags]) == 2
     shown = capsys.readouterr().err
     assert problem in shown
-    assert main([*process, *flags]) == 2
+    assert main([*process, *flags]) == CONFIGURATION
     assert capsys.readouterr().err == shown
 
 

@@ -53,7 +53,9 @@ def test_two_sources_in_one_job_feed_two_operators(
     job.process_all_available()
     client = connect(job)
     found = {
-        name: [state and state.value() for state in client.get_kv_states(job.job_id, name, "ab")]
+        name: [
+            state and state.value() for state in client.get_kv_states(job.job_id, name, ["a", "b"])
+        ]
         for name in ("one", "two")
     }
     assert found == {"one": [2, 1], "two": [None, 1]}
