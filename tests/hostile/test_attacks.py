@@ -22,7 +22,7 @@ MORE_MEMORY = 1.2
 # What the first use of anything costs, once.
 SMALL_BYTES = 10 * 1024 * 1024
 # Of a machine that others use, too: a wait that the attack did not cause is seen once.
-ATTEMPTS = 5
+ATTEMPTS = 8
 LONGEST_CONTROL_S = 10.0
 
 
