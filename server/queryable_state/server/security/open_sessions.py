@@ -51,13 +51,17 @@ class OpenSessions:
         """Checks every session twice a second, in turns of 5 ms, until cancelled."""
         while True:
             await asyncio.sleep(_EVERY_S)
-            turn_ends_s = time.perf_counter() + _TURN_S
-            # A copy: sessions open and close between the turns.
-            for session in tuple(self._sessions):
-                try:
-                    session.check()
-                except Exception as problem:  # noqa: BLE001 - the others have to be checked
-                    _log.write(logging.ERROR, "defect", "cannot check a session", problem=problem)
-                if time.perf_counter() >= turn_ends_s:
-                    await asyncio.sleep(0)
-                    turn_ends_s = time.perf_counter() + _TURN_S
+            await self._check_all()
+
+    async def _check_all(self) -> None:
+        # Its own call: a variable of `run` would keep the last session alive after its end.
+        turn_ends_s = time.perf_counter() + _TURN_S
+        # A copy: sessions open and close between the turns.
+        for session in tuple(self._sessions):
+            try:
+                session.check()
+            except Exception as problem:  # noqa: BLE001 - the others have to be checked
+                _log.write(logging.ERROR, "defect", "cannot check a session", problem=problem)
+            if time.perf_counter() >= turn_ends_s:
+                await asyncio.sleep(0)
+                turn_ends_s = time.perf_counter() + _TURN_S
