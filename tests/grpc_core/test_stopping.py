@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -13,9 +13,7 @@ import pytest
 from tests.grpc_core.echo import DEADLINE_S, OPTIONS, Echo, Server, call_echo, serving
 
 from queryable_state.server.grpc_core import GrpcServer
-
-if TYPE_CHECKING:
-    from queryable_state.server.grpc_core.server_call import ServerCall
+from queryable_state.server.grpc_core.server_call import ServerCall
 
 
 async def test_a_server_that_stops_answers_what_it_has_begun_and_takes_no_more(of: Server) -> None:
@@ -77,7 +75,7 @@ async def test_nothing_of_a_call_that_was_given_up_waits_for_the_garbage_collect
     """Our processes collect cycles hardly ever, and a call has its request."""
 
     def alive() -> int:
-        return sum(type(each).__name__ == "ServerCall" for each in gc.get_objects())
+        return sum(type(each) is ServerCall for each in gc.get_referrers(ServerCall))
 
     async with serving(GrpcServer, Echo()) as (_, channel):
         gc.collect()

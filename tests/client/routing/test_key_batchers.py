@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def _batchers() -> list[KeyBatcher]:
     gc.collect()
-    return [known for known in gc.get_objects() if isinstance(known, KeyBatcher)]
+    return [known for known in gc.get_referrers(KeyBatcher) if type(known) is KeyBatcher]
 
 
 class _Descriptor:

@@ -32,7 +32,7 @@ def no_collector() -> Iterator[None]:
 
 
 def alive(kind: type) -> int:
-    # Not gc.get_objects: it also holds tuples that other threads are about to fill, which fail then.
+    # Not gc.get_objects: it also holds tuples that other threads fill, and fails them.
     return sum(type(each) is kind for each in gc.get_referrers(kind))
 
 

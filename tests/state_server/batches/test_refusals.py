@@ -10,11 +10,13 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.query.forwarding import forwarded
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.v1 import query_pb2, query_pb2_grpc
+from queryable_state.wire.addresses import host_and_port
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import (
     AuthenticationError,
@@ -247,17 +249,16 @@ async def test_the_coordinator_can_ask_a_server_to_leave(cluster: Cluster, tmp_p
 async def test_a_server_that_reaches_no_coordinator_for_long_ends_by_itself(
     cluster: Cluster, clock: Clock
 ) -> None:
-    server = await cluster.server(clock=clock, orphan_timeout_s=100)
-    # As long a pause of its own is none of the coordinator. It comes before the first renewal that
-    # fails, which may be one that the server begins by itself.
-    clock.advance(1_000)
-    # The coordinator's end without a word: it has nobody to shut down, unless the server registers
-    # again in between.
-    async with CoordinatorClient(cluster.coordinator.address, cluster.coordinator.secret) as link:
-        await link.deregister_server(
-            coordinator_pb2.DeregisterServerRequest(server_id=server.server_id)
+    _, port = host_and_port(cluster.coordinator.address)
+    # The coordinator vanishes without a word, as with its host: one that is closed asks its
+    # servers to shut down.
+    async with forwarded("127.0.0.1", 0, port) as address:
+        server = await cluster.server(
+            clock=clock, orphan_timeout_s=100, coordinator_address=address
         )
-        await asyncio.to_thread(cluster.coordinator.coordinator.close)
+        # As long a pause of its own is none of the coordinator. It comes before the first renewal
+        # that fails, which may be one that the server begins by itself.
+        clock.advance(1_000)
     with pytest.raises(RetryLaterError, match="no coordinator answers"):
         await server.renew_lease()
     clock.advance(99)
