@@ -28,6 +28,11 @@ export function bytes(value) {
   return NONE;
 }
 
+function pair(value, large, largeUnit, small, smallUnit) {
+  const rest = Math.floor((value % large) / small);
+  return `${Math.floor(value / large)} ${largeUnit}${rest ? ` ${rest} ${smallUnit}` : ""}`;
+}
+
 /** A duration in its largest sensible unit. */
 export function duration(ms) {
   if (ms === undefined || ms === null || !Number.isFinite(Number(ms))) return NONE;
@@ -35,8 +40,8 @@ export function duration(ms) {
   const sign = ms < 0 ? "−" : "";
   if (value < 1000) return `${sign}${Math.round(value)} ms`;
   if (value < 60_000) return `${sign}${(value / 1000).toFixed(value < 10_000 ? 1 : 0)} s`;
-  if (value < 3_600_000) return `${sign}${Math.floor(value / 60_000)} min ${Math.round((value % 60_000) / 1000)} s`;
-  if (value < 172_800_000) return `${sign}${Math.floor(value / 3_600_000)} h ${Math.round((value % 3_600_000) / 60_000)} min`;
+  if (value < 3_600_000) return sign + pair(value, 60_000, "min", 1000, "s");
+  if (value < 172_800_000) return sign + pair(value, 3_600_000, "h", 60_000, "min");
   const days = Math.round(value / 86_400_000);
   if (days < 365) return `${sign}${days} days`;
   const years = value / 31_556_952_000;

@@ -8,11 +8,10 @@ let loading = null;
 
 function loadPlot() {
   loading ??= new Promise((resolve, reject) => {
-    const sheet = Object.assign(document.createElement("link"), { rel: "stylesheet", href: new URL("uPlot.min.css", FOLDER) });
     const script = Object.assign(document.createElement("script"), { src: new URL("uPlot.iife.min.js", FOLDER) });
     script.onload = () => resolve(window.uPlot);
     script.onerror = reject;
-    document.head.append(sheet, script);
+    document.head.append(script);
   });
   return loading;
 }
@@ -93,7 +92,7 @@ export function Chart({ title, times, series, format, group, height = 120, stepp
         ${series.length > 1 ? html`<i aria-hidden="true"></i>${each.label} ` : null}<b>${empty || each.values[index] === null ? "–" : format(each.values[index])}</b></span>`)}
       <span class="quiet chart-at">${at !== null && !empty ? clock(times[index]) : ""}</span>
     </figcaption>
-    <div class="chart-box" ref=${box} aria-hidden="true"></div>
+    <div class="chart-box" ref=${box} style=${{ height: `${height}px` }} aria-hidden="true"></div>
     ${empty ? html`<p class="chart-empty quiet">No batch in the last hour.</p>` : null}
   </figure>`;
 }

@@ -32,7 +32,7 @@ export function Checkpoints({ description, now }) {
     return html`<p class="quiet">This job keeps its state in memory only: no checkpoints. Set a state root to keep it.</p>`;
   }
   return html`
-    ${status.failures_in_a_row ? html`<${Notice} kind="bad" message=${`${status.failures_in_a_row} attempts in a row failed: ${status.last_failure}`} />` : null}
+    ${status.failures_in_a_row ? html`<${Notice} kind="bad" message=${`${status.failures_in_a_row === 1 ? "The newest attempt" : `The newest ${status.failures_in_a_row} attempts`} failed: ${status.last_failure}`} />` : null}
     ${writing(running, now)}
     ${newest.length ? html`<div class="scroll" tabindex="0" role="group" aria-label="Table of checkpoints"><table class="stacks">
       <thead><tr><th>attempt</th><th>at</th><th class="number">took</th><th class="number">size</th><th class="number">new</th><th class="number">batch</th></tr></thead>

@@ -19,7 +19,7 @@ function side(keys, name) {
 function Side({ rows, job, title, withState }) {
   const widest = Math.max(...rows.map((row) => row.share ?? 0), 0.0001);
   return html`<div><h3>${title}</h3>
-    ${rows.length ? html`<div class="scroll" tabindex="0" role="group" aria-label=${title}><table>
+    ${rows.length ? html`<div class="scroll" tabindex="0" role="group" aria-label=${title}><table class="hot">
       <thead><tr><th>key</th>${withState ? html`<th>state</th>` : null}<th class="number">about</th><th>share of all</th></tr></thead>
       <tbody>${rows.slice(0, 12).map((row) => {
         const key = parseField(row.key_json);

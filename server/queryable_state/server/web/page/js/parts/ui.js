@@ -61,9 +61,14 @@ export function Block({ title, aside, children, id }) {
   </section>`;
 }
 
+/** A sentence of the server; what it has between backticks is code. */
+export function Prose({ text }) {
+  return (text ?? "").split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : part));
+}
+
 export function Notice({ kind = "", message, step, children, role }) {
   return html`<div class=${`notice ${kind}`} role=${role}>
-    <p>${message}</p>${step ? html`<p class="step">${step}</p>` : null}${children}
+    <p><${Prose} text=${message} /></p>${step ? html`<p class="step"><${Prose} text=${step} /></p>` : null}${children}
   </div>`;
 }
 

@@ -6,7 +6,7 @@ import { useNow, usePolled } from "../lib/polling.js";
 import { useOffers } from "../lib/offers.js";
 import { linkTo } from "../lib/routes.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/view.js";
-import { Answer, Health, Notice, Title, urgency } from "../parts/ui.js";
+import { Answer, Health, Notice, Prose, Title, urgency } from "../parts/ui.js";
 
 const LIST_MS = 2000;
 const DETAILS_MS = 5000;
@@ -60,14 +60,14 @@ function Row({ info, address, description, now }) {
   const error = description?.last_error;
   const problem = info.problem || error?.message.split("\n")[0] || "";
   return html`<tr>
-    <td data-label=""><${Health} info=${info} /></td>
+    <td class="health"><${Health} info=${info} /></td>
     <th scope="row"><a href=${linkTo("job", { job: address })}>${info.name || info.job_id_hex}</a></th>
-    <td class=${`wide full ${problem ? "" : "empty"}`}>${problem ? html`<span class="clip" title=${problem}>${problem}</span>` : null}${error && !info.problem ? html`<span class="quiet">${ago(error.at_ms, asOf)}</span>` : null}</td>
+    <td class=${`wide full ${problem ? "" : "empty"}`}>${problem ? html`<span class="clip" title=${problem}><${Prose} text=${problem} /></span>` : null}${error && !info.problem ? html`<span class="quiet">${ago(error.at_ms, asOf)}</span>` : null}</td>
     <td class="number" data-label="rows/s">${description ? rate(description.rates?.processed_rows_per_s ?? 0) : "–"}</td>
     <td class="number" data-label="batch">${batch ? duration(batch.batch_ms ?? 0) : "–"}</td>
     <td class="number" data-label="watermark age">${mark ? duration(asOf - mark) : "–"}</td>
     <td class="number" data-label="committed">${info.committed_batch >= 0 ? count(info.committed_batch) : "–"}</td>
-    <td class="number" data-label="started">${clock(info.started_at_ms)}</td>
+    <td class="number" data-label="started" >${clock(info.started_at_ms)}</td>
   </tr>`;
 }
 
