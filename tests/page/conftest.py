@@ -21,10 +21,15 @@ _PATIENCE_MS = 60_000
 expect.set_options(timeout=_PATIENCE_MS)
 
 
+def chromium() -> str | None:
+    """Path of Debian's Chromium, or of another one; None: none is installed."""
+    return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     """Debian's Chromium without a window."""
-    path = next(filter(None, map(shutil.which, _NAMES)), None)
+    path = chromium()
     if path is None:
         pytest.skip("Chromium is not installed: scripts/install_chromium.sh")
     async with async_playwright() as playwright:

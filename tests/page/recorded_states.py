@@ -59,7 +59,7 @@ DEVICE = {
 def value_of(name: str, key: Any, batch: int) -> Any:
     """The value of a key as of a batch; None: there is none."""
     if name == "device":
-        return DEVICE
+        return DEVICE if key[1] == 3 else {**DEVICE, "name": "boiler, south", "tags": ["boiler"]}
     if key not in SENSORS:
         return None
     number = SENSORS.index(key)

@@ -43,7 +43,7 @@ def test_each_vendored_folder_has_its_licence() -> None:
 
 
 def test_the_page_loads_all_modules_at_once() -> None:
-    """Without a preload the browser finds a module only when it has read the one that imports it."""
+    """Without preloads the browser finds a module only after the one that imports it."""
     index = (PAGE / "index.html").read_text()
     modules = {str(path.relative_to(PAGE)) for path in _OWN if path.suffix == ".js"}
     assert set(re.findall(r'(?:modulepreload" href|module" src)="(js/[^"]+)"', index)) == modules

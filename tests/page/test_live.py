@@ -23,7 +23,7 @@ async def test_a_commit_changes_the_value_without_a_reload(
     page: Page, server: RecordedServer
 ) -> None:
     await page.goto(server.address + KEY)
-    await expect(page.locator(".value")).to_have_text("19.84")
+    await expect(page.locator(".value")).to_have_text("19.74")
     await expect(page.locator(".origin")).to_contain_text("live")
     for _ in range(3):
         await server.commit()
@@ -65,7 +65,7 @@ async def test_a_key_without_owner_says_so_and_comes_back(
     await expect(alert).to_contain_text("has no owner now")
     await expect(alert).to_contain_text("Next: Wait")
     server.lost = None
-    await expect(page.locator(".value")).to_have_text("19.84")
+    await expect(page.locator(".value")).to_have_text("19.74")
     await expect(alert).to_have_count(0)
 
 
@@ -76,12 +76,12 @@ async def test_a_lost_connection_is_said_and_the_watch_resumes_where_it_was(
     await expect(page.locator(".origin")).to_contain_text("live")
     await server.stop()
     await expect(page.get_by_text("Connection lost at")).to_be_visible()
-    await expect(page.locator(".value")).to_have_text("19.84")
+    await expect(page.locator(".value")).to_have_text("19.74")
     server.batch += 2
     await server.start()
     await expect(page.get_by_text("Connection lost at")).to_have_count(0)
     await expect(page.locator(".origin")).to_contain_text("batch 1,843")
-    await expect(page.locator(".changes")).to_contain_text("19.84 →")
+    await expect(page.locator(".changes")).to_contain_text("19.74 →")
 
 
 async def test_a_missing_key_says_what_to_do(page: Page, server: RecordedServer) -> None:

@@ -63,7 +63,7 @@ async def test_a_key_is_found_from_the_search_field_alone(
     await page.keyboard.type("sensor_9")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", level=1)).to_have_text("sensor_9")
-    await expect(page.locator(".value")).to_have_text("19.84")
+    await expect(page.locator(".value")).to_have_text("19.74")
     await expect(page.locator(".origin")).to_contain_text("batch 1,841")
 
 
@@ -116,8 +116,8 @@ async def test_explain_is_a_timeline_in_which_a_retry_is_marked(
 async def test_two_keys_are_compared_side_by_side(page: Page, server: RecordedServer) -> None:
     await page.goto(server.address + LAST + "/compare?a=sensor_7&b=sensor_9")
     row = page.locator("table.compare tbody tr")
-    await expect(row).to_contain_text("19.56")
-    await expect(row).to_contain_text("19.84")
+    await expect(row).to_contain_text("19.46")
+    await expect(row).to_contain_text("19.74")
     await expect(page.get_by_text("1 of 1 differ")).to_be_visible()
 
 
