@@ -27,26 +27,41 @@ function axis(extra) {
   };
 }
 
+// A duration or a rate starts at zero; of a value the change is what matters.
+function fromZero(_plot, low, high) {
+  return [Math.min(0, low), high > 0 ? high * 1.08 : 1];
+}
+
+function around(_plot, low, high) {
+  const room = (high - low || Math.abs(high) || 1) * 0.12;
+  return [low - room, high + room];
+}
+
+function times(_plot, ticks) {
+  const isShort = ticks.length > 1 && ticks[1] - ticks[0] < 60;
+  return ticks.map((tick) => clock(tick * 1000).slice(-8, isShort ? undefined : -3));
+}
+
 function options({ series, format, group, width, height, empty, stepped }) {
   const paths = stepped ? window.uPlot.paths.stepped({ align: 1 }) : undefined;
   return {
     width, height, padding: [8, 8, 0, 0],
     cursor: { sync: group ? { key: group } : undefined, points: { size: 6 }, drag: { x: false, y: false }, y: false },
     legend: { show: false },
-    scales: { y: { range: (_plot, low, high) => (empty ? [0, 1] : [Math.min(0, low), high > 0 ? high * 1.08 : 1]) } },
+    scales: { y: { range: empty ? [0, 1] : stepped ? around : fromZero } },
     axes: [
-      axis({ size: 26, space: 70, values: (_plot, ticks) => ticks.map((tick) => clock(tick * 1000).slice(-8, -3)), grid: { show: false } }),
+      axis({ size: 26, space: 70, values: times, grid: { show: false } }),
       axis({ size: 58, space: 28, values: (_plot, ticks) => ticks.map(format) }),
     ],
     series: [{}, ...series.map((each, index) => ({
       label: each.label, stroke: colour(`--series-${index + 1}`), width: 1.5, paths, points: { show: false }, spanGaps: true,
-      fill: index === 0 && series.length === 1 ? `${colour("--series-1")}1f` : undefined,
+      fill: series.length === 1 && !stepped ? `${colour("--series-1")}1f` : undefined,
     }))],
   };
 }
 
 /**
- * Lines over time. `times` in milliseconds; each of `series` is { label, values }, values may be null.
+ * Lines over time; `stepped` ones hold each value until the next. `times` in milliseconds; each of `series` is { label, values }, values may be null.
  * The newest and, under the cursor, any other point is written above, as text.
  */
 export function Chart({ title, times, series, format, group, height = 120, stepped = false }) {

@@ -3,24 +3,26 @@
 import { count, micros, words } from "../lib/format.js";
 import { html } from "../lib/view.js";
 
-/** Steps with begin and end in the time of the first server: nested servers start with their caller. */
+/** Steps with begin and end in the time of the first server. */
 export function placed(steps) {
-  const offsets = new Map();
-  const calls = steps.filter((step) => step.name === "ask owner");
-  const first = calls[0]?.server_id ?? steps[0]?.server_id;
-  offsets.set(first, 0);
-  // The steps of another server follow the step that called it; they are drawn in its middle.
-  for (const step of steps) {
-    if (offsets.has(step.server_id)) continue;
-    const own = steps.filter((each) => each.server_id === step.server_id);
-    const took = Math.max(...own.map((each) => (each.begun_us ?? 0) + (each.took_us ?? 0)));
-    const call = calls.find((each) => (each.took_us ?? 0) >= took) ?? calls[0];
-    offsets.set(step.server_id, call ? (call.begun_us ?? 0) + Math.max(0, ((call.took_us ?? 0) - took) / 2) : 0);
-  }
-  return steps.map((step) => {
-    const begin = offsets.get(step.server_id) + (step.begun_us ?? 0);
-    return { ...step, begin, end: begin + (step.took_us ?? 0), isCalled: step.server_id !== first };
-  }).sort((one, other) => one.begin - other.begin || other.end - one.end);
+  const first = steps[0]?.server_id;
+  let call = null;
+  let offset = 0;
+  return steps.map((step, index) => {
+    const isCalled = step.server_id !== first;
+    if (!isCalled) {
+      call = step;
+    } else if (call && steps[index - 1]?.server_id !== step.server_id) {
+      // The steps of a called server follow its call, on a clock of their own: in the call's middle.
+      const rest = steps.slice(index);
+      const until = rest.findIndex((each) => each.server_id !== step.server_id);
+      const own = until < 0 ? rest : rest.slice(0, until);
+      const took = Math.max(...own.map((each) => (each.begun_us ?? 0) + (each.took_us ?? 0)));
+      offset = (call.begun_us ?? 0) + Math.max(0, ((call.took_us ?? 0) - took) / 2);
+    }
+    const begin = (isCalled ? offset : 0) + (step.begun_us ?? 0);
+    return { ...step, begin, end: begin + (step.took_us ?? 0), isCalled };
+  });
 }
 
 function ticks(total) {
