@@ -105,3 +105,15 @@ async def test_refusals_have_the_reasons_of_grpc(http: aiohttp.ClientSession) ->
 
 async def test_health_is_that_of_the_proxy(http: aiohttp.ClientSession) -> None:
     assert await get(http, "/health") == {"status": "SERVING"}
+
+
+async def test_a_job_its_checkpoints_and_servers_are_described(
+    http: aiohttp.ClientSession,
+) -> None:
+    job = await get(http, "/api/v1/jobs/sensors", history=1)
+    assert (job["info"]["name"], job["info"]["committed_batch"]) == ("sensors", 0)
+    assert [operator["states"] for operator in job["operators"]] == [["last"]]
+    found = await get(http, "/api/v1/jobs/sensors/checkpoints")
+    assert found["checkpoints"] == job["checkpoints"]
+    (server,) = (await get(http, "/api/v1/servers"))["servers"]
+    assert server["lease"] == "HELD"

@@ -25,7 +25,7 @@ async def test_the_commands_of_the_page_answer(proxy: ProxyServer) -> None:
     assert run
     for command in run:
         here = command.replace("http://localhost:8081", proxy.web_address)
-        here = here.replace("/jobs/temperature/", "/jobs/sensors/")
+        here = here.replace("/jobs/temperature", "/jobs/sensors")
         assert here.startswith("curl -s ")
         curl = await asyncio.create_subprocess_shell(
             here.replace("curl -s ", "curl -s --fail ", 1), stdout=asyncio.subprocess.PIPE

@@ -1,6 +1,6 @@
 """JSON of protobuf messages, and its schemas: fields by their names in the proto.
 
-64-bit numbers are JSON numbers, enums their names, bytes base64; `job_id` and `query_id` are hex
+64-bit numbers are JSON numbers, enums their names, bytes base64; ids of jobs and runs are hex
 digits. Fields without a value have their default, messages that are not set are left out.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
     from google.protobuf.message import Message
 
-_HEX = frozenset({"job_id", "query_id"})
+_HEX = frozenset({"job_id", "query_id", "run_id"})
 
 
 def message_json(message: Message) -> dict[str, Any]:
