@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.descriptor import FieldDescriptor
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor import Descriptor
     from google.protobuf.message import Message
+
+    # The stubs of descriptors disagree with those of the implementation in C.
+    _Field = Any
+    _Descriptor = Any
 
 _HEX = frozenset({"job_id", "query_id", "run_id"})
 
@@ -22,7 +25,8 @@ _HEX = frozenset({"job_id", "query_id", "run_id"})
 def message_json(message: Message) -> dict[str, Any]:
     """The JSON object of a message."""
     found: dict[str, Any] = {}
-    for field in message.DESCRIPTOR.fields:
+    fields: list[_Field] = list(message.DESCRIPTOR.fields)
+    for field in fields:
         if field.has_presence and not message.HasField(field.name):
             continue
         value = getattr(message, field.name)
@@ -36,7 +40,7 @@ def message_json(message: Message) -> dict[str, Any]:
     return found
 
 
-def message_schema(descriptor: Descriptor, schemas: dict[str, Any]) -> dict[str, Any]:
+def message_schema(descriptor: _Descriptor, schemas: dict[str, Any]) -> dict[str, Any]:
     """A reference to the schema of a message, which is added to `schemas` with those it names."""
     name = descriptor.name
     if name not in schemas:
@@ -51,11 +55,11 @@ def message_schema(descriptor: Descriptor, schemas: dict[str, Any]) -> dict[str,
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _is_map(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and field.message_type.GetOptions().map_entry
+def _is_map(field: _Field) -> bool:
+    return bool(field.message_type is not None and field.message_type.GetOptions().map_entry)
 
 
-def _value(field: FieldDescriptor, value: Any) -> Any:
+def _value(field: _Field, value: Any) -> Any:
     if field.type == FieldDescriptor.TYPE_MESSAGE:
         return message_json(value)
     if field.type == FieldDescriptor.TYPE_ENUM:
@@ -68,7 +72,7 @@ def _value(field: FieldDescriptor, value: Any) -> Any:
     return value
 
 
-def _field_schema(field: FieldDescriptor, schemas: dict[str, Any]) -> dict[str, Any]:
+def _field_schema(field: _Field, schemas: dict[str, Any]) -> dict[str, Any]:
     if _is_map(field):
         values = field.message_type.fields_by_name["value"]
         return {"type": "object", "additionalProperties": _value_schema(values, schemas)}
@@ -76,7 +80,7 @@ def _field_schema(field: FieldDescriptor, schemas: dict[str, Any]) -> dict[str, 
     return {"type": "array", "items": schema} if field.is_repeated else schema
 
 
-def _value_schema(field: FieldDescriptor, schemas: dict[str, Any]) -> dict[str, Any]:
+def _value_schema(field: _Field, schemas: dict[str, Any]) -> dict[str, Any]:
     if field.type == FieldDescriptor.TYPE_MESSAGE:
         return message_schema(field.message_type, schemas)
     if field.type == FieldDescriptor.TYPE_ENUM:

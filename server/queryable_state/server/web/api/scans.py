@@ -72,7 +72,8 @@ class _Page:
         answer: dict[str, Any] = {
             "keys": self._keys,
             "info": message_json(self._last.info),
-            "complete": self._last.complete,
+            # Before the end it is not known yet.
+            "complete": self._last.complete or bool(self._last.page_token),
             "newer": self._last.newer,
         }
         if self._last.page_token:
