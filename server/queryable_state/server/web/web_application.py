@@ -13,10 +13,11 @@ from queryable_state.server.web.api.asked import Asked
 from queryable_state.server.web.api.json_body import check_body
 from queryable_state.server.web.api.openapi import document
 from queryable_state.server.web.api.parameters import parsed
-from queryable_state.server.web.api.route import written
+from queryable_state.server.web.api.route import EventStream, written
 from queryable_state.server.web.api.routes import ROUTES
 from queryable_state.server.web.http.bodies import BodyRefusedError
 from queryable_state.server.web.http.error_answers import error_answer, json_answer, refused
+from queryable_state.server.web.http.event_stream import send_events
 from queryable_state.server.web.http.security_headers import HEADERS, NOT_STORED
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class WebApplication:
         return json_answer({"status": "NOT_SERVING"}, 503, NOT_STORED | {"Retry-After": "1"})
 
     def _handler(self, route: Route) -> _Handler:
-        async def answer(request: web.Request) -> web.Response:
+        async def answer(request: web.Request) -> web.StreamResponse:
             arguments = parsed(route.parameters, request.match_info, request.query.items())
             await self._service.authenticate(request.headers.get("Authorization", ""))
             body = None
@@ -104,8 +105,15 @@ class WebApplication:
                 limits=self._limits,
                 arguments=arguments,
                 body=body,
+                last_event_id=request.headers.get("Last-Event-ID", ""),
             )
-            text = written(await route.answer(asked))
+            found = await route.answer(asked)
+            if isinstance(found, EventStream):
+                headers = HEADERS | self._origins.headers(request)
+                return await send_events(
+                    request, found, headers, timeout_s=self._limits.read_timeout_s
+                )
+            text = written(found)
             return web.Response(
                 body=text.encode("utf-8", "replace"),
                 headers=NOT_STORED,

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from queryable_state.server.web.api.parameters import Parameter
     from queryable_state.server.web.api.route import Route
 
+_JSON = "application/json"
+
 _ABOUT = (
     "Looks up the keyed state of running PySpark Structured Streaming jobs. Errors have the "
     "reasons of the gRPC service. Where the server has an access file, each request needs "
@@ -55,7 +57,8 @@ def _version() -> str:
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    responses: dict[str, Any] = {"200": _response("The answer.", route.schema)}
+    kind = "text/event-stream" if route.is_stream else _JSON
+    responses: dict[str, Any] = {"200": _response("The answer.", route.schema, kind)}
     for status, meaning in STATUSES.items():
         responses[str(status)] = _response(meaning, schemas.ERROR)
     operation: dict[str, Any] = {
@@ -64,15 +67,13 @@ def _operation(route: Route) -> dict[str, Any]:
         "parameters": [_parameter(each) for each in route.parameters],
         "responses": responses,
     }
-    if route.is_open:
-        operation["security"] = []
     if route.body is not None:
         for status, meaning in _OF_BODIES.items():
             responses[status] = _response(meaning, schemas.ERROR)
         content: dict[str, Any] = {"schema": route.body}
         if route.example is not None:
             content["example"] = route.example
-        operation["requestBody"] = {"required": True, "content": {"application/json": content}}
+        operation["requestBody"] = {"required": True, "content": {_JSON: content}}
     return operation
 
 
@@ -83,8 +84,8 @@ _OF_BODIES = {
 }
 
 
-def _response(meaning: str, schema: Any) -> dict[str, Any]:
-    return {"description": meaning, "content": {"application/json": {"schema": schema}}}
+def _response(meaning: str, schema: Any, kind: str = _JSON) -> dict[str, Any]:
+    return {"description": meaning, "content": {kind: {"schema": schema}}}
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -12,12 +12,32 @@ if TYPE_CHECKING:
     from queryable_state.server.web.api.asked import Asked
     from queryable_state.server.web.api.parameters import Parameter
 
+    SendEvent = Callable[["Event"], Awaitable[None]]
+
 
 @dataclass(frozen=True)
 class JsonText:
     """A text that is JSON already, as a part of an answer."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class Event:
+    """One server-sent event."""
+
+    data: str
+    """JSON in one line."""
+    event_id: str = ""
+    """What a client sends as `Last-Event-ID` to resume; empty: as before."""
+    name: str = "message"
+
+
+@dataclass(frozen=True)
+class EventStream:
+    """An answer of events; `run` sends them until the stream ends."""
+
+    run: Callable[[SendEvent], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +50,8 @@ class Route:
     """Unique name, camelCase: `operationId` of the document."""
     summary: str
     answer: Callable[[Asked], Awaitable[object]]
-    """Returns the body: what JSON has, and `JsonText` as values of an object or list."""
+    """Returns the body: what JSON has, and `JsonText` as values of an object or list. Of a stream
+    an `EventStream`."""
     schema: Mapping[str, Any]
     """JSON schema of the body of an answer."""
     parameters: tuple[Parameter, ...] = ()
@@ -38,8 +59,8 @@ class Route:
     """JSON schema of the body of a request; None: it has none."""
     example: object = None
     """An example of the body of a request."""
-    is_open: bool = field(default=False)
-    """True answers callers without a token."""
+    is_stream: bool = False
+    """True: the answer is a stream of server-sent events."""
 
 
 def written(value: object) -> str:
