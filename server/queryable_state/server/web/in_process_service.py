@@ -73,15 +73,19 @@ class InProcessService:
         request: Any,
         write: Callable[[Any], Awaitable[None]],
         timeout_ms: int | None = None,
+        *,
+        peer: str = "",
     ) -> None:
         """Calls a method with a stream of responses, each passed to `write`.
 
+        `timeout_ms` None: until the server or the caller ends it. `peer` names the connection of
+        the caller, for the limits of one connection.
         `write` may raise `EnoughError`, which ends the call without an error.
         """
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):
-                await self._method(method)(request, _Call(timeout_s, write))
+                await self._method(method)(request, _Call(timeout_s, write, peer))
         except EnoughError:
             return
         except TimeoutError as late:
@@ -98,8 +102,12 @@ class _Call:
     """The context of a servicer: the part of `grpc.aio`'s context that our servicers use."""
 
     def __init__(
-        self, timeout_s: float | None, write: Callable[[Any], Awaitable[None]] | None = None
+        self,
+        timeout_s: float | None,
+        write: Callable[[Any], Awaitable[None]] | None = None,
+        peer: str = "",
     ) -> None:
+        self.peer = peer
         self._loop = asyncio.get_running_loop()
         self._until_s = None if timeout_s is None else self._loop.time() + timeout_s
         self._write = write

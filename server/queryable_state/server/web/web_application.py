@@ -105,6 +105,7 @@ class WebApplication:
                 limits=self._limits,
                 arguments=arguments,
                 body=body,
+                peer=_peer(request),
                 last_event_id=request.headers.get("Last-Event-ID", ""),
             )
             found = await route.answer(asked)
@@ -143,6 +144,12 @@ async def _answered(request: web.Request, handler: _Handler) -> web.StreamRespon
         raise
     except Exception as failure:  # noqa: BLE001 - the boundary: a defect becomes an answer
         return error_answer(to_refusal(failure, f"{request.method} of the web port"))
+
+
+def _peer(request: web.Request) -> str:
+    """Address and port of the client."""
+    name = None if request.transport is None else request.transport.get_extra_info("peername")
+    return f"http:{name}"
 
 
 async def _page(_request: web.Request) -> web.FileResponse:

@@ -27,6 +27,8 @@ class Asked:
     """The declared parameters by name; None for one that is not given."""
     body: Any = None
     """The parsed JSON of the request."""
+    peer: str = ""
+    """Name of the caller's connection."""
     last_event_id: str = ""
     """The event after which a stream resumes; empty: none."""
 
