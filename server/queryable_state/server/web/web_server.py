@@ -84,7 +84,8 @@ class WebServer:
         self.address = f"{scheme}://{advertised.address(host, port)}"
 
     async def start(self) -> None:
-        """Starts to answer."""
+        """Starts to answer; call `bind` before."""
+        assert self._listening is not None
         timeout_s = self._limits.read_timeout_s
         application = WebApplication(
             self._service,

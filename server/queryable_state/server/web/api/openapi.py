@@ -69,7 +69,7 @@ def _operation(route: Route) -> dict[str, Any]:
     }
     if route.body is not None:
         for status, meaning in _OF_BODIES.items():
-            responses[status] = _response(meaning, schemas.ERROR)
+            responses[str(status)] = _response(meaning, schemas.ERROR)
         content: dict[str, Any] = {"schema": route.body}
         if route.example is not None:
             content["example"] = route.example
@@ -78,9 +78,9 @@ def _operation(route: Route) -> dict[str, Any]:
 
 
 _OF_BODIES = {
-    "408": "The body did not arrive in time.",
-    "413": "The body is too long: split the request.",
-    "415": "The body is not declared as JSON: send `Content-Type: application/json`.",
+    408: "The body did not arrive in time.",
+    413: "The body is too long: split the request.",
+    415: "The body is not declared as JSON: send `Content-Type: application/json`.",
 }
 
 
