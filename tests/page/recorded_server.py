@@ -10,12 +10,9 @@ from typing import Any
 from aiohttp import web
 from tests.page import recorded_job, recorded_states
 
+from queryable_state.server.web.http.security_headers import HEADERS
+
 PAGE = Path(__file__).parents[2] / "server/queryable_state/server/web/page"
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
-}
 ALL_PATHS = (
     "jobs",
     "jobs/{job}",

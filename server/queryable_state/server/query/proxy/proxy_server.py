@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import uuid
 from typing import TYPE_CHECKING, Self
@@ -16,6 +17,7 @@ from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.security.access.gate_opener import open_gate
 from queryable_state.server.security.server_tls import ServerTls
 from queryable_state.server.serving.advertised import Advertised
+from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
@@ -24,6 +26,7 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
+    from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.settings.proxy_settings import ProxySettings
 
 
@@ -51,6 +54,8 @@ class ProxyServer:
         self.shutdown = GracefulShutdown() if shutdown is None else shutdown
         self._stack = contextlib.AsyncExitStack()
         self._address: str | None = None
+        self.web_address = ""
+        """URL of REST and the page; empty if `web` is off, and before the proxy is entered."""
 
     @property
     def address(self) -> str:
@@ -93,6 +98,8 @@ class ProxyServer:
                 default_deadline_ms=settings.default_deadline_ms,
             )
             stack.push_async_callback(router.aclose)
+            gate = open_gate(settings.access, stack, server_id=self.server_id)
+            budgets = ClientBudgets(settings.limits.held_bytes)
             server = QueryServer(
                 router,
                 ServiceInfo(
@@ -102,22 +109,28 @@ class ProxyServer:
                     default_deadline_ms=settings.default_deadline_ms,
                     plain_grpc=settings.plain_grpc,
                 ),
+                budgets,
                 tls=tls,
-                gate=open_gate(settings.access, stack, server_id=self.server_id),
+                gate=gate,
                 insecure=settings.access.insecure,
             )
             stack.push_async_callback(server.aclose, self.shutdown, settings.drain_timeout_s)
+            advertised = Advertised.parse(
+                settings.advertised, "--advertise", settings.advertised_frame_port
+            )
             server.bind(
                 PortSpec.parse(settings.ports, "--port"),
                 settings.host,
                 frames=frame_ports(settings.frame_ports, "--frame-port"),
-                advertised=Advertised.parse(
-                    settings.advertised, "--advertise", settings.advertised_frame_port
-                ),
+                advertised=advertised,
                 what="proxy port",
             )
             self._address = server.address
             await server.start()
+            if settings.web != "off":
+                self.web_address = await self._start_web(
+                    stack, server, coordinator, gate, budgets, tls, advertised
+                )
             server.set_serving(found)
             for background in (
                 be_lame_duck(self.shutdown, [server], settings.lame_duck_s),
@@ -128,6 +141,43 @@ class ProxyServer:
                 stack.callback(task.cancel)
             self._stack = stack.pop_all()
         return self
+
+    async def _start_web(
+        self,
+        stack: contextlib.AsyncExitStack,
+        server: QueryServer,
+        coordinator: FollowedCoordinator,
+        gate: Gate | None,
+        budgets: ClientBudgets,
+        tls: ServerTls | None,
+        advertised: Advertised,
+    ) -> str:
+        """Starts the web port, which asks the service of `server`; returns its URL."""
+        # aiohttp takes a tenth of a second to import.
+        from queryable_state.server.web.api.job_control import JobControl
+        from queryable_state.server.web.in_process_service import InProcessService
+        from queryable_state.server.web.web_server import WebServer
+
+        settings = self.settings
+        service = InProcessService(
+            server.service, gate, default_deadline_ms=settings.default_deadline_ms
+        )
+        web = WebServer(
+            service,
+            JobControl(coordinator, gate),
+            settings,
+            limits=settings.limits,
+            budgets=budgets,
+            tls=tls,
+            insecure=settings.access.insecure,
+            is_serving=lambda: server.is_serving,
+        )
+        stack.push_async_callback(web.aclose, self.shutdown, settings.drain_timeout_s)
+        # The advertised port is that of the gRPC port.
+        web.bind(settings.host, dataclasses.replace(advertised, port=0))
+        await web.start()
+        _log.info("REST and the page are at %s", web.address)
+        return web.address
 
     async def _find(self, coordinator: FollowedCoordinator) -> bool:
         """True if the coordinator answers; without it only a proxy that waits for one starts."""

@@ -1,6 +1,6 @@
 // A watch as a hook: the committed changes of a key or a state, resumed after a lost connection.
 
-import { statePath } from "./api.js";
+import { ApiError, statePath } from "./api.js";
 import { parseField } from "./json.js";
 import { readEvents } from "./sse.js";
 import { onToken } from "./token.js";
@@ -41,7 +41,7 @@ export function useWatch(job, state, query, { enabled, onChanges, onGap }) {
     let lastId = null;
     function onEvent(event) {
       if (event.id) lastId = event.id;
-      if (event.type === "error") throw Object.assign(new Error(event.data.error?.message), { event });
+      if (event.type === "error") throw new ApiError(0, event.data.error);
       failures = 0;
       const message = event.data;
       if (message.gap) handlers.current.onGap?.(message.gap);
