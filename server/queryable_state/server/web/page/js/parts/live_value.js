@@ -1,6 +1,6 @@
 // The value of one key, kept current by a watch, or by asking again where the server has no watch.
 
-import { jobPath, statePath } from "../lib/api.js";
+import { statePath } from "../lib/api.js";
 import { clock, count, duration } from "../lib/format.js";
 import { useOffers } from "../lib/offers.js";
 import { usePolled } from "../lib/polling.js";
@@ -62,7 +62,7 @@ export function useLiveValue({ job, state, keyName, window, kind, live }) {
   const isNewer = newest && newest.batch > (read?.info?.version ?? -1);
   return {
     polled, watch, watched, changes, gap, samples, info: read?.info, remaining: read?.remaining_ms,
-    value: isNewer ? newest.value : read?.value, isPresent: isNewer ? newest.value !== undefined : read !== null && !polled.error,
+    value: isNewer ? newest.value : read?.value, isRemoved: Boolean(isNewer && newest.value === undefined), isPresent: isNewer ? newest.value !== undefined : read !== null && !polled.error,
     batch: isNewer ? newest.batch : read?.info?.version, at: isNewer ? newest.at : read?.info?.commit_time_ms,
   };
 }
@@ -116,6 +116,7 @@ export function LiveValue({ found, type, live }) {
     ${found.watch.state === "refused" && found.watched ? html`<${Notice} kind="warn" message=${`The server refuses to watch this key: ${found.watch.error?.message}`} />` : null}
     ${found.gap ? html`<${Notice} kind="warn" message=${`The servers no longer have the changes of batches ${found.gap.first_batch} to ${found.gap.last_batch}; the value was read again.`} />` : null}
     ${polled.data === null && !polled.error ? html`<p class="quiet" role="status">Reading …</p>` : null}
+    ${found.isRemoved ? html`<${Notice} message=${`Nothing is stored under this key since batch ${count(found.batch)}.`} />` : null}
     ${value !== undefined ? html`<div class="value" aria-live="polite" aria-atomic="true"><div class="changed" key=${toJson(value)}><${Value} value=${value} type=${type} /></div></div>` : null}
     ${found.batch !== undefined ? html`<p class="origin"><${LiveMark} live=${live} found=${found} />
       <span>batch <b>${count(found.batch)}</b></span><span>committed ${clock(found.at)}</span>

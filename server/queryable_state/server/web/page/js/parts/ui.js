@@ -110,6 +110,7 @@ export function Title({ text, crumbs = [], children, lead }) {
   </div>`;
 }
 
+/** The way to a job or a state. */
 export function jobCrumbs(job, state) {
   const crumbs = [{ text: "Jobs", href: linkTo("jobs") }];
   if (job) crumbs.push({ text: job, href: linkTo("job", { job }) });

@@ -48,6 +48,7 @@ export function Timers({ job, keyName, operator, now }) {
   const polled = usePolled(jobPath(job, "timers"), { key: keyName }, PERIOD_MS);
   return html`<${Answer} polled=${polled}>${(data) => {
     const own = (data.operators ?? []).filter((each) => !operator || each.operator_uid === operator);
+    if (!own.length) return html`<p class="quiet">The operator of this state keeps no timers.</p>`;
     const timers = own.flatMap((each) => (each.timers ?? []).map((timer) => ({ ...timer, watermark: each.info?.watermark_ms })));
     if (!timers.length) return html`<p class="quiet">No timer of this key is pending in its operator.</p>`;
     return html`<p class="quiet">${plural(timers.length, "timer")} of this key</p><ul class="timers">${timers.slice(0, NEWEST).map((timer) => html`<li key=${`${timer.clock} ${timer.timestamp_ms} ${timer.window?.start_ms}`}>

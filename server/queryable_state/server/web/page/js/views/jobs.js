@@ -10,6 +10,7 @@ import { Answer, Health, Notice, Prose, Title, urgency } from "../parts/ui.js";
 
 const LIST_MS = 2000;
 const DETAILS_MS = 5000;
+const DETAILS_MS_PER_JOB = 100;
 const AT_ONCE = 4;
 
 function addressOf(info, jobs) {
@@ -42,7 +43,7 @@ function useDescriptions(ids, wanted) {
       await Promise.all(Array.from({ length: AT_ONCE }, worker));
       if (abort.signal.aborted) return;
       if (answers.size) setFound((before) => new Map([...before, ...answers]));
-      timer = setTimeout(round, DETAILS_MS);
+      timer = setTimeout(round, Math.max(DETAILS_MS, newest.current.length * DETAILS_MS_PER_JOB));
     }
     round();
     return () => {
