@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from playwright.async_api import Page
     from tests.page.recorded_server import RecordedServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 JOB = "#/jobs/temperature"
 KEY = f"{JOB}/states/lastTemperature/key?key=sensor_9"

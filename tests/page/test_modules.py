@@ -10,7 +10,11 @@ if TYPE_CHECKING:
     from playwright.async_api import Page
     from tests.page.recorded_server import RecordedServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 
 async def called(page: Page, server: RecordedServer, module: str, code: str) -> Any:

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 KEY = "#/jobs/sensors/states/last/key?key=sensor_3"
 RULES = """

@@ -68,7 +68,7 @@ export function Prose({ text }) {
 
 export function Notice({ kind = "", message, step, children, role }) {
   return html`<div class=${`notice ${kind}`} role=${role}>
-    <p><${Prose} text=${message} /></p>${step ? html`<p class="step"><${Prose} text=${step} /></p>` : null}${children}
+    <p><${Prose} text=${message} /></p>${step ? html`<p><b>Next:</b> <${Prose} text=${step} /></p>` : null}${children}
   </div>`;
 }
 
