@@ -90,10 +90,10 @@ def test_silent_scrapers_lose_their_connections_and_others_are_answered_again(
         ]
         for each in silent:
             each.sendall(b"GET /metrics HTTP/1.0\r\n")
-        with socket.create_connection(("127.0.0.1", port), DEADLINE_S) as beyond:
-            # Closed at once: four are the limit.
-            with contextlib.suppress(ConnectionResetError):
-                assert beyond.recv(1) == b""
+        beyond = stack.enter_context(socket.create_connection(("127.0.0.1", port), DEADLINE_S))
+        # Closed at once: four are the limit.
+        with contextlib.suppress(ConnectionResetError):
+            assert beyond.recv(1) == b""
         for each in silent:
             with contextlib.suppress(ConnectionResetError):
                 while each.recv(4096):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEYS = 100
+# No lease ends during a test, however busy the machine is.
+LEASE_MS = 60_000
 
 
 async def start(cluster: InProcessCluster) -> Any:
@@ -30,7 +32,7 @@ async def start(cluster: InProcessCluster) -> Any:
 
 
 async def test_a_state_server_counts_queries_reads_and_batches(tmp_path: Path) -> None:
-    async with InProcessCluster(tmp_path) as cluster:
+    async with InProcessCluster(tmp_path, lease_ms=LEASE_MS) as cluster:
         job = await start(cluster)
         [server] = cluster.servers
         host, port = host_and_port(server.addresses.proxy)
@@ -68,7 +70,7 @@ async def test_a_state_server_counts_queries_reads_and_batches(tmp_path: Path) -
 
 
 async def test_a_failed_read_is_counted_by_reason(tmp_path: Path) -> None:
-    async with InProcessCluster(tmp_path) as cluster:
+    async with InProcessCluster(tmp_path, lease_ms=LEASE_MS) as cluster:
         await start(cluster)
         [server] = cluster.servers
         for _ in range(2):
@@ -79,7 +81,7 @@ async def test_a_failed_read_is_counted_by_reason(tmp_path: Path) -> None:
 
 
 async def test_a_proxy_counts_the_routes_of_queries(tmp_path: Path) -> None:
-    async with InProcessCluster(tmp_path, servers=2) as cluster:
+    async with InProcessCluster(tmp_path, lease_ms=LEASE_MS, servers=2) as cluster:
         await start(cluster)
         proxy = await cluster.add_proxy(metrics_ports="0")
         host, port = host_and_port(proxy.address)
@@ -96,7 +98,9 @@ async def test_a_proxy_counts_the_routes_of_queries(tmp_path: Path) -> None:
 
 
 async def test_scrapes_need_a_token_that_may_see_every_state(tmp_path: Path) -> None:
-    async with InProcessCluster(tmp_path, access=write_rules(tmp_path)) as cluster:
+    async with InProcessCluster(
+        tmp_path, lease_ms=LEASE_MS, access=write_rules(tmp_path)
+    ) as cluster:
         url = f"http://{cluster.servers[0].addresses.metrics}/metrics"
         assert (await asyncio.to_thread(get, url))[0] == 401
         status, text, _ = await asyncio.to_thread(get, url, token("lister"))
@@ -110,7 +114,7 @@ async def test_scrapes_need_a_token_that_may_see_every_state(tmp_path: Path) -> 
 async def test_state_is_served_without_a_free_metrics_port(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with InProcessCluster(tmp_path) as cluster:
+    async with InProcessCluster(tmp_path, lease_ms=LEASE_MS) as cluster:
         taken = host_and_port(cluster.servers[0].addresses.metrics)[1]
         proxy = await cluster.add_proxy(metrics_ports=str(taken))
         assert proxy.metrics_address == ""
