@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message_factory import GetMessageClass
 
 from queryable_state.server.query.checks import check_query, limit_deadline
 from queryable_state.server.query.reads.batch_read import BatchRead
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.frames.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.server.serving.error_boundary import Context
+    from queryable_state.v1 import status_pb2
     from queryable_state.wire.located_state import LocatedState
 
 _SERVICE = "queryable_state.v1.QueryableState"
@@ -77,13 +79,13 @@ class QueryableStateService:
             handlers[name] = kind(
                 getattr(self, name),
                 request_deserializer=parser(
-                    getattr(query_pb2, method.input_type.name).FromString,
+                    GetMessageClass(method.input_type).FromString,
                     method.input_type.name,
                     most_fields(name, self._info.limits),
                     self._info.limits,
                     within=_QUERY_FIELD if name == "BatchGetKvState" else 0,
                 ),
-                response_serializer=getattr(query_pb2, method.output_type.name).SerializeToString,
+                response_serializer=GetMessageClass(method.output_type).SerializeToString,
             )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
 
@@ -171,6 +173,19 @@ class QueryableStateService:
         async with ErrorBoundary(context, self._answering):
             check_name("job", request.job, self._info.limits)
             return await self._router.list_states(request)
+
+    async def DescribeJob(
+        self, request: status_pb2.DescribeJobRequest, context: Context
+    ) -> status_pb2.JobDescription:
+        async with ErrorBoundary(context, self._answering):
+            check_name("job", request.job, self._info.limits)
+            return await self._router.describe_job(request)
+
+    async def ListServers(
+        self, request: status_pb2.ListServersRequest, context: Context
+    ) -> status_pb2.ListServersResponse:
+        async with ErrorBoundary(context, self._answering):
+            return await self._router.list_servers(request)
 
     async def _answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
         begun_s = perf_counter()
