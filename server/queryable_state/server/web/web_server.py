@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from queryable_state.server.settings.web_settings import WebSettings
     from queryable_state.server.web.api.job_control import JobControl
     from queryable_state.server.web.in_process_service import InProcessService
+    from queryable_state.server.web.scrapes import Scrapes
 
 _LINE_BYTES = 8190
 _HEADERS = 64
@@ -39,6 +40,7 @@ class WebServer:
         self,
         service: InProcessService,
         jobs: JobControl,
+        scrapes: Scrapes,
         settings: WebSettings,
         *,
         limits: Limits,
@@ -51,6 +53,7 @@ class WebServer:
         without it; `is_serving`: whether the process can answer queries."""
         self._service = service
         self._jobs = jobs
+        self._scrapes = scrapes
         self._settings = settings
         self._limits = limits
         self._budgets = budgets
@@ -95,6 +98,7 @@ class WebServer:
                 self._settings.allowed_origins,
                 loopback_only=self._service.is_open and is_loopback(self._host),
             ),
+            self._scrapes,
             limits=self._limits,
             is_serving=self._is_serving,
         ).application()
