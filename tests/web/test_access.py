@@ -73,6 +73,9 @@ async def test_callers_may_do_what_their_grants_say(
         (SCAN, "reader", 403, "PERMISSION_DENIED"),
         ("/api/v1/jobs/no/states/last/value?key=a", "nobody", 403, "PERMISSION_DENIED"),
         ("/health", None, 200, None),
+        ("/metrics", None, 401, "UNAUTHENTICATED"),
+        ("/metrics", "reader", 403, "PERMISSION_DENIED"),
+        ("/metrics", "operator", 200, None),
         ("/api/v1/openapi.json", None, 200, None),
     ):
         headers = {} if name is None else bearer(name)

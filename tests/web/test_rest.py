@@ -103,6 +103,13 @@ async def test_refusals_have_the_reasons_of_grpc(http: aiohttp.ClientSession) ->
         assert (answer.status, answer.headers["Allow"]) == (405, "GET")
 
 
+async def test_metrics_are_those_of_the_proxy(http: aiohttp.ClientSession) -> None:
+    async with http.get("/metrics") as answer:
+        assert answer.status == 200
+        assert answer.content_type == "text/plain"
+        assert "# TYPE" in await answer.text()
+
+
 async def test_health_is_that_of_the_proxy(http: aiohttp.ClientSession) -> None:
     assert await get(http, "/health") == {"status": "SERVING"}
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from queryable_state.server.web.http.bodies import Bodies
     from queryable_state.server.web.http.origins import Origins
     from queryable_state.server.web.in_process_service import InProcessService
+    from queryable_state.server.web.scrapes import Scrapes
 
     _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -44,6 +45,7 @@ class WebApplication:
         jobs: JobControl,
         bodies: Bodies,
         origins: Origins,
+        scrapes: Scrapes,
         *,
         limits: Limits,
         is_serving: Callable[[], bool],
@@ -53,6 +55,7 @@ class WebApplication:
         self._jobs = jobs
         self._bodies = bodies
         self._origins = origins
+        self._scrapes = scrapes
         self._limits = limits
         self._is_serving = is_serving
 
@@ -60,6 +63,7 @@ class WebApplication:
         """The aiohttp application."""
         app = web.Application(middlewares=[self._middleware])
         app.router.add_get("/health", self._health)
+        app.router.add_get("/metrics", self._scrapes.answer)
         app.router.add_get("/api/v1/openapi.json", _document())
         for route in ROUTES:
             app.router.add_route(route.method, route.path, self._handler(route))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -10,6 +9,7 @@ from aiohttp import web
 from queryable_state.server.security.access.protected_mode import check_listener
 from queryable_state.server.serving.listening_socket import listening_socket
 from queryable_state.server.serving.ports import PortSpec, bind
+from queryable_state.server.web.http.acceptor import HttpAcceptor
 from queryable_state.server.web.http.bodies import Bodies
 from queryable_state.server.web.http.origins import Origins
 from queryable_state.server.web.web_application import WebApplication
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from queryable_state.server.settings.web_settings import WebSettings
     from queryable_state.server.web.api.job_control import JobControl
     from queryable_state.server.web.in_process_service import InProcessService
+    from queryable_state.server.web.scrapes import Scrapes
 
 _LINE_BYTES = 8190
 _HEADERS = 64
@@ -39,6 +40,7 @@ class WebServer:
         self,
         service: InProcessService,
         jobs: JobControl,
+        scrapes: Scrapes,
         settings: WebSettings,
         *,
         limits: Limits,
@@ -51,6 +53,7 @@ class WebServer:
         without it; `is_serving`: whether the process can answer queries."""
         self._service = service
         self._jobs = jobs
+        self._scrapes = scrapes
         self._settings = settings
         self._limits = limits
         self._budgets = budgets
@@ -59,7 +62,7 @@ class WebServer:
         self._is_serving = is_serving
         self._listening: socket.socket | None = None
         self._runner: web.AppRunner | None = None
-        self._server: asyncio.Server | None = None
+        self._acceptor: HttpAcceptor | None = None
         self._host = ""
         self.address = ""
         """URL of the page and the REST paths; empty before `bind`."""
@@ -95,6 +98,7 @@ class WebServer:
                 self._settings.allowed_origins,
                 loopback_only=self._service.is_open and is_loopback(self._host),
             ),
+            self._scrapes,
             limits=self._limits,
             is_serving=self._is_serving,
         ).application()
@@ -111,19 +115,19 @@ class WebServer:
             shutdown_timeout=1.0,
         )
         await runner.setup()
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._connection,
-            sock=self._listening,
-            ssl=None if self._tls is None else self._tls.context(),
-            ssl_handshake_timeout=None if self._tls is None else timeout_s,
+        assert runner.server is not None
+        self._acceptor = HttpAcceptor(
+            self._listening,
+            runner.server,
+            most=self._limits.connections,
+            context=None if self._tls is None else self._tls.context(),
+            handshake_timeout_s=timeout_s,
         )
 
     async def aclose(self, shutdown: GracefulShutdown, drain_timeout_s: float) -> None:
         """Closes the port, answers the requests it has read within the drain time. Idempotent."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         runner, self._runner = self._runner, None
         if runner is not None:
             async with shutdown.limited(drain_timeout_s):
@@ -136,19 +140,3 @@ class WebServer:
         self._listening = listening_socket(address)
         port: int = self._listening.getsockname()[1]
         return port
-
-    def _connection(self) -> asyncio.Protocol:
-        """The protocol of a new connection."""
-        assert self._runner is not None
-        server = self._runner.server
-        if server is None or len(server.connections) >= self._limits.connections:
-            return _RefusedConnection()
-        return server()
-
-
-class _RefusedConnection(asyncio.Protocol):
-    """A connection beyond the limit, which is closed at once."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.abort()

@@ -73,6 +73,7 @@ def _proxy_settings(
         advertised=host_and_port(coordinator_address)[0],
         ports="0",
         frame_ports="",
+        metrics_ports="",
         lame_duck_s=0.0,
         web="on",
         tls=tls,

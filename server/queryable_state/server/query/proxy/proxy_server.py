@@ -9,6 +9,11 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Self
 
+from queryable_state.server.metrics.collectors.port_metrics import PortMetrics
+from queryable_state.server.metrics.collectors.process_metrics import ProcessMetrics
+from queryable_state.server.metrics.collectors.proxy_metrics import ProxyMetrics
+from queryable_state.server.metrics.metrics_port import open_metrics_port
+from queryable_state.server.metrics.registry import MetricsRegistry
 from queryable_state.server.query.proxy.coordinator_endpoints import CoordinatorEndpoints
 from queryable_state.server.query.proxy.followed_coordinator import FollowedCoordinator
 from queryable_state.server.query.proxy.location_table import LocationTable
@@ -23,9 +28,11 @@ from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
 from queryable_state.server.serving.query_server import QueryServer
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.addresses import join_address
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
+    from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.settings.proxy_settings import ProxySettings
 
@@ -47,9 +54,18 @@ class ProxyServer:
     """
 
     def __init__(
-        self, settings: ProxySettings, *, shutdown: GracefulShutdown | None = None
+        self,
+        settings: ProxySettings,
+        *,
+        shutdown: GracefulShutdown | None = None,
+        watchdog: LoopWatchdog | None = None,
     ) -> None:
         self.settings = settings
+        self.metrics = MetricsRegistry()
+        """The metrics of this proxy; `metrics.text()` is what a scraper gets."""
+        self.metrics_address = ""
+        """HOST:PORT on which it serves the metrics, once entered; empty: it has no such port."""
+        self._watchdog = watchdog
         self.server_id = f"proxy-{uuid.uuid4().hex[:12]}"
         self.shutdown = GracefulShutdown() if shutdown is None else shutdown
         self._stack = contextlib.AsyncExitStack()
@@ -126,6 +142,20 @@ class ProxyServer:
                 what="proxy port",
             )
             self._address = server.address
+            self.metrics.add(PortMetrics({"proxy": server.traffic}, locations.registration).collect)
+            self.metrics.add(ProxyMetrics(router).collect)
+            self.metrics.add(ProcessMetrics(budgets, gate, self._watchdog).collect)
+            metrics_port = open_metrics_port(
+                self.metrics,
+                frame_ports(settings.metrics_ports, "--metrics-port"),
+                settings.host,
+                stack,
+                tls=tls,
+                gate=gate,
+                insecure=settings.access.insecure,
+            )
+            if metrics_port:
+                self.metrics_address = join_address(settings.host, metrics_port)
             await server.start()
             if settings.web != "off":
                 self.web_address = await self._start_web(
@@ -156,6 +186,7 @@ class ProxyServer:
         # aiohttp takes a tenth of a second to import.
         from queryable_state.server.web.api.job_control import JobControl
         from queryable_state.server.web.in_process_service import InProcessService
+        from queryable_state.server.web.scrapes import Scrapes
         from queryable_state.server.web.web_server import WebServer
 
         settings = self.settings
@@ -165,6 +196,7 @@ class ProxyServer:
         web = WebServer(
             service,
             JobControl(coordinator, gate),
+            Scrapes(self.metrics, gate),
             settings,
             limits=settings.limits,
             budgets=budgets,
