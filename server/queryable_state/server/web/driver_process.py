@@ -13,6 +13,7 @@ from queryable_state.server.web.web_process import READY, WRONG_SETTINGS, settin
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
+    from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 
 
@@ -20,11 +21,11 @@ def main(settings_json: str) -> int:
     """Serves until a signal, or until the driver has ended; returns the exit code."""
     settings, watched_pid = settings_of(settings_json)
 
-    async def serve(shutdown: GracefulShutdown) -> None:
+    async def serve(shutdown: GracefulShutdown, watchdog: LoopWatchdog) -> None:
         driver = ParentProcess(watched_pid)
         watching = asyncio.create_task(_stop_after(driver, shutdown))
         try:
-            async with ProxyServer(settings, shutdown=shutdown) as proxy:
+            async with ProxyServer(settings, shutdown=shutdown, watchdog=watchdog) as proxy:
                 sys.stdout.write(f"{READY}{proxy.web_address}\n")
                 sys.stdout.flush()
                 tune_after_start()
