@@ -37,7 +37,7 @@ class RecordedServer:
         self.lost: str | None = None
         self.token: str | None = None
         self.jobs = recorded_job.jobs()
-        self.paths = ALL_PATHS
+        self.paths: tuple[str, ...] = ALL_PATHS
         self.address = ""
         self.asked: list[str] = []
         self._committed = asyncio.Condition()
@@ -175,7 +175,8 @@ class RecordedServer:
         await answer.write(_event(seen, {"batch": seen, "commit_time_ms": 0, "complete": True}))
         while True:
             async with self._committed:
-                await self._committed.wait_for(lambda last=seen: self.batch > last)
+                while self.batch <= seen:
+                    await self._committed.wait()
                 batch = self.batch
             new, old = (recorded_states.value_of(name, key, each) for each in (batch, seen))
             change = {
