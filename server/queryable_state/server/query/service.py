@@ -94,7 +94,7 @@ class QueryableStateService:
     ) -> query_pb2.GetKvStateResponse:
         async with ErrorBoundary(context, self._answering):
             limits = self._info.limits
-            read = PointRead.of(request, await self.locate(request), limits)
+            read = PointRead.of(request, await self._locate(request), limits)
             self._admit(read.query, context)
             answers = await self._answers(read.query)
             if request.explain:
@@ -112,7 +112,7 @@ class QueryableStateService:
                 limit_deadline(request.query)
                 answers = await self._answers(request.query)
                 return query_pb2.BatchGetKvStateResponse(answers=answers)
-            read = await BatchRead.of(request, await self.locate(request), limits)
+            read = await BatchRead.of(request, await self._locate(request), limits)
             self._admit(read.query, context)
             if request.one_cut:
                 begun_s = perf_counter()
@@ -123,7 +123,7 @@ class QueryableStateService:
 
     async def ScanKvState(self, request: query_pb2.ScanKvStateRequest, context: Context) -> None:
         async with ErrorBoundary(context, self._answering), self._streams.scan():
-            located = await self.locate(request)
+            located = await self._locate(request)
             most_ms = request.page_timeout_ms or self._info.default_deadline_ms
             page_timeout_ms = _time_ms(context, most_ms)
             read = ScanRead.of(request, located, self._info.limits, page_timeout_ms)
@@ -140,7 +140,7 @@ class QueryableStateService:
         self, request: query_pb2.MeasureStateRequest, context: Context
     ) -> query_pb2.MeasureStateResponse:
         async with ErrorBoundary(context, self._answering):
-            located = await self.locate(request)
+            located = await self._locate(request)
             timeout_ms = _time_ms(context, self._info.default_deadline_ms)
             return await self._router.measure(
                 located, timeout_ms, placement_version=request.placement_version
@@ -193,18 +193,21 @@ class QueryableStateService:
         self._info.traffic.unary_answered(query, begun_s)
         return answers
 
-    async def locate(
+    async def _locate(
         self,
         request: query_pb2.GetKvStateRequest
         | query_pb2.BatchGetKvStateRequest
         | query_pb2.ScanKvStateRequest
         | query_pb2.MeasureStateRequest,
     ) -> LocatedState:
-        """The state that a request names, located for the caller of the current task."""
         located_by(request, self._info.limits)
         return await self._router.locate(
             query_pb2.LocateStateRequest(job=request.job, state_name=request.state_name)
         )
+
+    async def locate(self, job: str, state_name: str) -> LocatedState:
+        """A state, located for the caller of the current task."""
+        return await self._locate(query_pb2.GetKvStateRequest(job=job, state_name=state_name))
 
     def _check_server_id(self, server_id: str) -> None:
         """Raises if the caller expects another server at this address."""

@@ -54,7 +54,7 @@ class InProcessService:
 
     async def located(self, request: Any) -> LocatedState:
         """The state that a request names; raises the same refusals as the request."""
-        return await self._service.locate(request)
+        return await self._service.locate(request.job, request.state_name)
 
     async def call(self, method: str, request: Any, timeout_ms: int | None) -> Any:
         """The response of a unary method; `timeout_ms` None: the server's default."""
