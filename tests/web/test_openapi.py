@@ -22,6 +22,10 @@ CONFIG = """
 max-examples = 10
 deterministic = true
 
+# A timeout of some milliseconds ends before its answer.
+[checks.not_a_server_error]
+expected-statuses = ["2xx", "3xx", "4xx", 503, 504]
+
 [[operations]]
 include-name = "POST /api/v1/jobs/{job}/savepoints"
 enabled = false
@@ -48,7 +52,8 @@ async def test_schemathesis_finds_no_contradiction(proxy: ProxyServer, tmp_path:
         "run",
         f"{proxy.web_address}/api/v1/openapi.json",
         "--phases=examples,coverage,fuzzing",
-        "--workers=2",
+        # A window needs both of its ends, which the document cannot say.
+        "--exclude-checks=positive_data_acceptance",
         "--max-failures=5",
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -91,13 +91,13 @@ class WebProcess:
         return bool(self._address)
 
     def address(self, timeout_s: float) -> str:
-        """The URL of REST and the page; waits for the start.
+        """The URL of REST and the page; waits for the start, also for the next one after a failure.
 
-        Raises why the process cannot start, or `RetryLaterError` after `timeout_s`.
+        Raises at once why the process can never start, or `RetryLaterError` after `timeout_s`.
         """
         with self._changed:
             self._changed.wait_for(
-                lambda: self._address or self._failure or self._closing, timeout_s
+                lambda: self._address or self._is_given_up or self._closing, timeout_s
             )
             if self._address:
                 return self._address
@@ -107,6 +107,11 @@ class WebProcess:
             f"the web process is not up after {timeout_s:g} s; its log ends with:\n{self._tail()}",
             retry_after_ms=1000,
         )
+
+    @property
+    def _is_given_up(self) -> bool:
+        """True after a failure that another start would repeat."""
+        return isinstance(self._failure, InvalidRequestError)
 
     def close(self) -> None:
         """Ends the process and waits for its end; idempotent."""

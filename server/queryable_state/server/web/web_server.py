@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
     from queryable_state.server.web.scrapes import Scrapes
 
 _LINE_BYTES = 8190
+
+# aiohttp logs each malformed request with a traceback; refusals and defects of the handlers are
+# logged, at a bounded rate, where they become answers.
+_unlogged = logging.getLogger(f"{__name__}.malformed_requests")
+_unlogged.disabled = True
+
 _HEADERS = 64
 
 
@@ -105,6 +112,7 @@ class WebServer:
         runner = self._runner = web.AppRunner(
             application,
             access_log=None,
+            logger=_unlogged,
             # Also of a new connection, until the header of its first request is there.
             keepalive_timeout=timeout_s,
             lingering_time=1.0,
