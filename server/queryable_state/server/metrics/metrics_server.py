@@ -52,6 +52,7 @@ class MetricsServer:
         self._open: set[socket.socket] = set()
         self._listening: socket.socket | None = None
         self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
 
     def add_port(self, address: str) -> int:
         """Binds HOST:PORT and returns the port; raises `RuntimeError` if it is in use."""
@@ -70,6 +71,7 @@ class MetricsServer:
     def close(self) -> None:
         """Closes the port and the open connections."""
         listening, self._listening = self._listening, None
+        self._closed.set()
         if listening is None:
             return
         # A thread that waits in accept is woken by a shutdown, not by a close.
@@ -84,14 +86,12 @@ class MetricsServer:
             _shut_down(connection)
 
     def _accept(self, listening: socket.socket) -> None:
-        while self._listening is not None:
+        while not self._closed.is_set():
             try:
                 connection, _ = listening.accept()
             except OSError as problem:
-                if self._listening is None:
-                    return
-                _log.write(logging.WARNING, "accept", "no scrape is accepted: %s", problem)
-                threading.Event().wait(0.1)
+                if not self._closed.wait(0.1):
+                    _log.write(logging.WARNING, "accept", "no scrape is accepted: %s", problem)
                 continue
             if not self._free.acquire(blocking=False):
                 _log.write(

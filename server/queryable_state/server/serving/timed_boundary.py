@@ -35,7 +35,8 @@ class TimedBoundary(ErrorBoundary):
         trace: TracebackType | None,
     ) -> None:
         self._counts.durations[self._what].add(perf_counter() - self._begun_s)
-        if error is not None:
-            known = isinstance(error, QueryableStateError)
-            self._counts.failed[self._what, error.reason_name if known else "INTERNAL"] += 1
+        if isinstance(error, QueryableStateError):
+            self._counts.failed[self._what, error.reason_name] += 1
+        elif isinstance(error, Exception):
+            self._counts.failed[self._what, "INTERNAL"] += 1
         await super().__aexit__(kind, error, trace)
