@@ -62,7 +62,12 @@ class CheckpointHistory:
         with self._lock:
             reports = self._reports.pop(query_id, None) or deque(maxlen=_KEPT)
             self._reports[query_id] = reports
-            self._totals.setdefault(query_id, SnapshotTotals()).add(report)
+            self._totals.setdefault(query_id, SnapshotTotals()).add(
+                "savepoint" if report.savepoint else "checkpoint",
+                report.state,
+                report.duration_ms,
+                report.new_bytes,
+            )
             if len(self._reports) > _QUERIES:
                 oldest = next(iter(self._reports))
                 del self._reports[oldest], self._totals[oldest]

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from queryable_state.server.metrics.durations import STORAGE_BOUNDS_S, Durations
-
-if TYPE_CHECKING:
-    from queryable_state.server.coordinator.checkpoints.history import CheckpointReport
 
 
 @dataclass(eq=False, slots=True)
@@ -23,9 +19,9 @@ class SnapshotTotals:
     new_bytes: int = 0
     """Bytes written for completed ones."""
 
-    def add(self, report: CheckpointReport) -> None:
+    def add(self, kind: str, outcome: str, duration_ms: int, new_bytes: int) -> None:
         """Counts an attempt that is over."""
-        self.attempts["savepoint" if report.savepoint else "checkpoint", report.state] += 1
-        if report.state == "completed":
-            self.durations.add(report.duration_ms / 1000)
-            self.new_bytes += report.new_bytes
+        self.attempts[kind, outcome] += 1
+        if outcome == "completed":
+            self.durations.add(duration_ms / 1000)
+            self.new_bytes += new_bytes
