@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from queryable_state.server.metrics.registry import CONTENT_TYPE
-from queryable_state.server.metrics.scrape_access import ScrapeAccess
+from queryable_state.server.metrics.scrape_access import scrape_access
 
 if TYPE_CHECKING:
     from queryable_state.server.metrics.registry import MetricsRegistry
@@ -24,7 +24,7 @@ class Scrapes:
     def __init__(self, metrics: MetricsRegistry, gate: Gate | None) -> None:
         """`gate`: None answers everyone. Created on the event loop."""
         self._metrics = metrics
-        self._access = None if gate is None else ScrapeAccess(gate.access)
+        self._access = scrape_access(gate)
         self._running = asyncio.Semaphore(_MOST)
 
     async def answer(self, request: web.Request) -> web.Response:
