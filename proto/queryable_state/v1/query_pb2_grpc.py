@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from queryable_state.v1 import hot_keys_pb2 as queryable__state_dot_v1_dot_hot__keys__pb2
 from queryable_state.v1 import query_pb2 as queryable__state_dot_v1_dot_query__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -53,6 +54,11 @@ class QueryableStateStub:
                 '/queryable_state.v1.QueryableState/MeasureState',
                 request_serializer=queryable__state_dot_v1_dot_query__pb2.MeasureStateRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_v1_dot_query__pb2.MeasureStateResponse.FromString,
+                _registered_method=True)
+        self.ListHotKeys = channel.unary_unary(
+                '/queryable_state.v1.QueryableState/ListHotKeys',
+                request_serializer=queryable__state_dot_v1_dot_hot__keys__pb2.ListHotKeysRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_v1_dot_hot__keys__pb2.ListHotKeysResponse.FromString,
                 _registered_method=True)
         self.LocateState = channel.unary_unary(
                 '/queryable_state.v1.QueryableState/LocateState',
@@ -108,6 +114,13 @@ class QueryableStateServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListHotKeys(self, request, context):
+        """The keys of a job's states that queries and tasks touched most often in the last minute.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def LocateState(self, request, context):
         """The registration of a state and the owners of its key groups.
         """
@@ -158,6 +171,11 @@ def add_QueryableStateServicer_to_server(servicer, server):
                     servicer.MeasureState,
                     request_deserializer=queryable__state_dot_v1_dot_query__pb2.MeasureStateRequest.FromString,
                     response_serializer=queryable__state_dot_v1_dot_query__pb2.MeasureStateResponse.SerializeToString,
+            ),
+            'ListHotKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListHotKeys,
+                    request_deserializer=queryable__state_dot_v1_dot_hot__keys__pb2.ListHotKeysRequest.FromString,
+                    response_serializer=queryable__state_dot_v1_dot_hot__keys__pb2.ListHotKeysResponse.SerializeToString,
             ),
             'LocateState': grpc.unary_unary_rpc_method_handler(
                     servicer.LocateState,
@@ -288,6 +306,33 @@ class QueryableState:
             '/queryable_state.v1.QueryableState/MeasureState',
             queryable__state_dot_v1_dot_query__pb2.MeasureStateRequest.SerializeToString,
             queryable__state_dot_v1_dot_query__pb2.MeasureStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListHotKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.v1.QueryableState/ListHotKeys',
+            queryable__state_dot_v1_dot_hot__keys__pb2.ListHotKeysRequest.SerializeToString,
+            queryable__state_dot_v1_dot_hot__keys__pb2.ListHotKeysResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,15 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.frames.answer_frames import frame_of
+from queryable_state.server.query.hot_keys import merged
 from queryable_state.server.query.router import QuerySession, Router
 from queryable_state.v1 import query_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from queryable_state.server.query.router import Deliver, Engine, Locations
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.v1 import registration_pb2
+    from queryable_state.v1 import hot_keys_pb2, registration_pb2
     from queryable_state.wire.located_state import LocatedState
 
 
@@ -53,6 +54,16 @@ class LocalRouter(Router):
             complete=measured == located.registration.max_parallelism
             and not any(part.HasField("error") for part in parts),
         )
+
+    async def hot_keys(
+        self,
+        states: Sequence[LocatedState],
+        limit: int,
+        timeout_ms: int,
+        *,
+        placement_version: int = 0,
+    ) -> hot_keys_pb2.ListHotKeysResponse:
+        return merged([self._engine.hot_keys(each.state_id, limit) for each in states], limit)
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         return await self._locations.locate(request)

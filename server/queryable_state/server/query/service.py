@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message_factory import GetMessageClass
 
 from queryable_state.server.query.checks import check_query, limit_deadline
+from queryable_state.server.query.hot_keys import list_hot_keys
 from queryable_state.server.query.reads.batch_read import BatchRead
 from queryable_state.server.query.reads.point_read import PointRead
 from queryable_state.server.query.reads.scan_read import ScanRead
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.frames.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.server.serving.error_boundary import Context
+    from queryable_state.v1 import hot_keys_pb2
     from queryable_state.wire.located_state import LocatedState
 
 _SERVICE = "queryable_state.v1.QueryableState"
@@ -76,13 +79,13 @@ class QueryableStateService:
             handlers[name] = kind(
                 getattr(self, name),
                 request_deserializer=parser(
-                    getattr(query_pb2, method.input_type.name).FromString,
+                    GetMessageClass(method.input_type).FromString,
                     method.input_type.name,
                     most_fields(name, self._info.limits),
                     self._info.limits,
                     within=_QUERY_FIELD if name == "BatchGetKvState" else 0,
                 ),
-                response_serializer=getattr(query_pb2, method.output_type.name).SerializeToString,
+                response_serializer=GetMessageClass(method.output_type).SerializeToString,
             )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
 
@@ -138,6 +141,15 @@ class QueryableStateService:
             timeout_ms = _time_ms(context, self._info.default_deadline_ms)
             return await self._router.measure(
                 located, timeout_ms, placement_version=request.placement_version
+            )
+
+    async def ListHotKeys(
+        self, request: hot_keys_pb2.ListHotKeysRequest, context: Context
+    ) -> hot_keys_pb2.ListHotKeysResponse:
+        async with ErrorBoundary(context, self._answering):
+            located_by(request, self._info.limits)
+            return await list_hot_keys(
+                self._router, request, _time_ms(context, self._info.default_deadline_ms)
             )
 
     async def LocateState(
