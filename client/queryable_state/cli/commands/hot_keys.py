@@ -107,10 +107,8 @@ def _notes(found: HotKeys) -> list[str]:
     }
     asked = sum(total for (side, _), total in seen.items() if side == "READ")
     processed = sum(total for (side, _), total in seen.items() if side == "WRITE")
-    notes = [
-        f"{asked:,} keys asked and {processed:,} rows processed in the last "
-        f"{ms_text(found.window_ms)}"
-    ]
+    window = ms_text(found.window_ms)
+    notes = [f"{asked:,} keys asked and {processed:,} rows processed in the last {window}"]
     if any(total.is_off for total in found.totals):
         notes.append("keys are not counted: the setting spark.queryable_state.hot_keys is false")
     return [*notes, *map(error_text, found.errors)]
