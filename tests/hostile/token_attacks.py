@@ -26,6 +26,8 @@ _METHODS = (
     "DescribeServer",
     "ListJobs",
     "ListStates",
+    "DescribeJob",
+    "ListServers",
 )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.proxy.location_table import LocationTable
     from queryable_state.server.query.router import Deliver, Engine
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.v1 import hot_keys_pb2, registration_pb2
+    from queryable_state.v1 import hot_keys_pb2, registration_pb2, status_pb2
     from queryable_state.wire.located_state import LocatedState
     from queryable_state.wire.security.connector import Connector
     from queryable_state.wire.security.signed_calls import CallSigner
@@ -170,6 +170,16 @@ class ProxyRouter(Router):
         self, request: query_pb2.ListStatesRequest
     ) -> query_pb2.ListStatesResponse:
         return await self._locations.list_states(request)
+
+    async def describe_job(
+        self, request: status_pb2.DescribeJobRequest
+    ) -> status_pb2.JobDescription:
+        return await self._locations.describe_job(request)
+
+    async def list_servers(
+        self, request: status_pb2.ListServersRequest
+    ) -> status_pb2.ListServersResponse:
+        return await self._locations.list_servers(request)
 
     async def aclose(self) -> None:
         """Closes every session; idempotent."""
