@@ -30,7 +30,7 @@ async def test_a_measure_stands_beside_each(terminal: Terminal) -> None:
     ran = await terminal.run("states", "last", "--measure")
     assert ran.rows[0][-3:] == ["records", "bytes", "complete"]
     [row] = ran.rows[1:]
-    assert row[5] == "30"
+    assert row[5:7] == ["30", "30"]
     assert row[-1] == "yes"
     [state] = (await terminal.run("states", "last", "--measure", "--json")).json["states"]
     assert (state["records"], state["complete"]) == (30, True)

@@ -105,9 +105,9 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
     async def measure(
         self, job: Job, state_name: str, *, timeout_s: float | None = None
     ) -> StateMeasure:
-        """Estimates the records and bytes of a state, in total and for each owner.
+        """Counts the keys, records and bytes of a state, in total and for each subtask.
 
-        Fails after `timeout_s` seconds (None: the client's timeout). Raises `UnknownJobError`,
+        Large states are estimated; the answer has the error of that. Fails after `timeout_s` seconds (None: the client's timeout). Raises `UnknownJobError`,
         `UnknownStateError` or `AmbiguousJobError` if the name does not match exactly one state.
         """
         check_name(state_name)

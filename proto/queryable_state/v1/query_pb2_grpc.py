@@ -119,7 +119,7 @@ class QueryableStateServicer:
         raise NotImplementedError('Method not implemented!')
 
     def MeasureState(self, request, context):
-        """Estimates the size of a state, by owner.
+        """The size of a state by owner: counted, or estimated from a part of a large state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

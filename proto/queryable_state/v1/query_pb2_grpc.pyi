@@ -47,7 +47,7 @@ class QueryableStateStub:
     The server sends messages as fast as the client reads them.
     """
     MeasureState: _grpc.UnaryUnaryMultiCallable[_query_pb2.MeasureStateRequest, _query_pb2.MeasureStateResponse]
-    """Estimates the size of a state, by owner."""
+    """The size of a state by owner: counted, or estimated from a part of a large state."""
     ListHotKeys: _grpc.UnaryUnaryMultiCallable[_hot_keys_pb2.ListHotKeysRequest, _hot_keys_pb2.ListHotKeysResponse]
     """The keys of a job's states that queries and tasks touched most often in the last minute."""
     LocateState: _grpc.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]
@@ -75,7 +75,7 @@ class QueryableStateAsyncStub(QueryableStateStub):
     The server sends messages as fast as the client reads them.
     """
     MeasureState: _aio.UnaryUnaryMultiCallable[_query_pb2.MeasureStateRequest, _query_pb2.MeasureStateResponse]  # type: ignore[assignment]
-    """Estimates the size of a state, by owner."""
+    """The size of a state by owner: counted, or estimated from a part of a large state."""
     ListHotKeys: _aio.UnaryUnaryMultiCallable[_hot_keys_pb2.ListHotKeysRequest, _hot_keys_pb2.ListHotKeysResponse]  # type: ignore[assignment]
     """The keys of a job's states that queries and tasks touched most often in the last minute."""
     LocateState: _aio.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]  # type: ignore[assignment]
@@ -124,7 +124,7 @@ class QueryableStateServicer(metaclass=_abc_1.ABCMeta):
         request: _query_pb2.MeasureStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.MeasureStateResponse, _abc.Awaitable[_query_pb2.MeasureStateResponse]]:
-        """Estimates the size of a state, by owner."""
+        """The size of a state by owner: counted, or estimated from a part of a large state."""
 
     @_abc_1.abstractmethod
     def ListHotKeys(

@@ -119,7 +119,7 @@ class QueryableStateClient(KeyLookups):
         return Scan(thread, thread.call(open_scan))
 
     def measure(self, job: Job, state_name: str, *, timeout_s: float | None = None) -> StateMeasure:
-        """Estimates the records and bytes of a state, in total and for each owner."""
+        """Counts the keys, records and bytes of a state, in total and for each subtask."""
         return self._call(self._client.measure, job, state_name, timeout_s=timeout_s)
 
     def hot_keys(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from queryable_state.server.query.frames.answer_frames import frame_of
 from queryable_state.server.query.hot_keys import merged
 from queryable_state.server.query.router import QuerySession, Router
+from queryable_state.server.query.size_sum import size_of
 from queryable_state.v1 import query_pb2
 
 if TYPE_CHECKING:
@@ -47,13 +48,7 @@ class LocalRouter(Router):
     ) -> query_pb2.MeasureStateResponse:
         parts = await self._engine.measure(located.state_id)
         measured = sum(part.last_key_group - part.first_key_group + 1 for part in parts)
-        return query_pb2.MeasureStateResponse(
-            records=sum(part.records for part in parts),
-            bytes=sum(part.bytes for part in parts),
-            parts=parts,
-            complete=measured == located.registration.max_parallelism
-            and not any(part.HasField("error") for part in parts),
-        )
+        return size_of(parts, complete=measured == located.registration.max_parallelism)
 
     async def hot_keys(
         self,

@@ -131,8 +131,9 @@ class StateReader:
         ).messages()
 
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
-        """Estimates the size of a state on this server."""
-        return await measured(self._versions.route(state_id), state_id, self._background)
+        """The size of a state on this server."""
+        route = self._versions.route(state_id)
+        return await measured(route, state_id, self._background, self._now_ms())
 
     def hot_keys(self, state_id: int, limit: int) -> hot_keys_pb2.ListHotKeysResponse:
         """The keys of a state that were touched most often on this server."""
