@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.cli.answers import error_json, error_text, print_json
 from queryable_state.cli.arguments import add_operation
+from queryable_state.cli.completed_names import complete
 from queryable_state.cli.exit_codes import NOT_THERE
 from queryable_state.cli.tables import cell, ms_text, table
 
@@ -27,8 +28,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         description="Lists the keys that queries asked for, and of which tasks processed rows, "
         "most often in the last minute. It exits with 1 if an owner did not answer.",
     )
-    parser.add_argument("job", metavar="JOB", help="id or name of the job")
-    parser.add_argument("state", metavar="STATE", nargs="?", help="only this state")
+    complete(parser.add_argument("job", metavar="JOB", help="id or name of the job"), "jobs")
+    complete(
+        parser.add_argument("state", metavar="STATE", nargs="?", help="only this state"), "states"
+    )
     parser.add_argument(
         "--limit",
         type=int,

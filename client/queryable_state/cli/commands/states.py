@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.cli.answers import error_json, error_text, info_json, print_json
 from queryable_state.cli.arguments import add_job, add_operation
+from queryable_state.cli.completed_names import complete
 from queryable_state.cli.exit_codes import NOT_THERE
 from queryable_state.cli.tables import bytes_text, estimate_text, table
 
@@ -23,7 +24,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         description="Lists the queryable states by job and name. With --measure it exits with 1 if "
         "some key groups did not answer.",
     )
-    parser.add_argument("state", metavar="STATE", nargs="?", help="list only this state")
+    complete(
+        parser.add_argument("state", metavar="STATE", nargs="?", help="list only this state"),
+        "states",
+    )
     add_job(parser, "list only states of this job, by id or name")
     parser.add_argument(
         "--measure",
