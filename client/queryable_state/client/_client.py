@@ -107,7 +107,8 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
     ) -> StateMeasure:
         """Counts the keys, records and bytes of a state, in total and for each subtask.
 
-        Large states are estimated; the answer has the error of that. Fails after `timeout_s` seconds (None: the client's timeout). Raises `UnknownJobError`,
+        Large states are estimated; the answer has the error of that. Fails after
+        `timeout_s` seconds (None: the client's timeout). Raises `UnknownJobError`,
         `UnknownStateError` or `AmbiguousJobError` if the name does not match exactly one state.
         """
         check_name(state_name)

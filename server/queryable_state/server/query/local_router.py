@@ -9,14 +9,13 @@ from queryable_state.server.query.frames.answer_frames import frame_of
 from queryable_state.server.query.hot_keys import merged
 from queryable_state.server.query.router import QuerySession, Router
 from queryable_state.server.query.size_sum import size_of
-from queryable_state.v1 import query_pb2
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from queryable_state.server.query.router import Deliver, Engine, Locations
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.v1 import hot_keys_pb2, registration_pb2, status_pb2
+    from queryable_state.v1 import hot_keys_pb2, query_pb2, registration_pb2, status_pb2
     from queryable_state.wire.located_state import LocatedState
 
 

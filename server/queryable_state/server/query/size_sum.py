@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-def size_of(parts: Sequence[query_pb2.StatePart], *, complete: bool) -> query_pb2.MeasureStateResponse:
+def size_of(
+    parts: Sequence[query_pb2.StatePart], *, complete: bool
+) -> query_pb2.MeasureStateResponse:
     """The sum of parts that have no key group in common; `complete`: they have all key groups."""
     return query_pb2.MeasureStateResponse(
         keys=sum(part.keys for part in parts),
