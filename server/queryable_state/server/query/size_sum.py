@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from queryable_state.v1 import query_pb2
@@ -29,4 +30,4 @@ def size_of(
 
 def _error(errors: Iterable[int]) -> int:
     """The error of a sum of independent estimates."""
-    return round(sum(error * error for error in errors) ** 0.5)
+    return round(math.hypot(*errors))

@@ -8,6 +8,7 @@ two are isomorphic). They are reduced in bulk once twice the capacity is used (A
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -76,8 +77,7 @@ class FrequentKeys:
         Of a sampled stream it holds with a probability of 95 %: twice the standard deviation of
         the number of samples is added.
         """
-        sampling = 2 * (count * (self.sampled_every - 1)) ** 0.5
-        return self.missed + round(sampling)
+        return self.missed + round(2 * math.sqrt(count * (self.sampled_every - 1)))
 
     def _reduce(self) -> None:
         """Subtracts the largest count that does not fit from all counters.

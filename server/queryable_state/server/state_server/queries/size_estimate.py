@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -146,4 +147,4 @@ class _SizeCount:
 
 def _error(squares: int, scale: float) -> int:
     """Two standard deviations of the Horvitz-Thompson estimate of a sum over all keys."""
-    return round(2 * (squares * scale * (scale - 1)) ** 0.5)
+    return round(2 * math.sqrt(squares * scale * (scale - 1)))
