@@ -147,10 +147,8 @@ class StateReader:
             while True:
                 answer = self._answer(query)
                 if answer is None:
-                    route, requested = (
-                        self._versions.route(query.state_id),
-                        RequestedVersion.of(query),
-                    )
+                    route = self._versions.route(query.state_id)
+                    requested = RequestedVersion.of(query)
                     behind = self._versions.behind(route, requested)
                     if behind is not None:
                         try:
@@ -201,15 +199,9 @@ class StateReader:
         info = route.job.info
         if query.consistency == query_pb2.UNCOMMITTED:
             info = self._versions.info(route, query.consistency)
+        readers, counted = StoreReaders(route, query), RecordCount(_RECORDS_AT_ONCE)
         try:
-            answer = self._read(
-                route,
-                query,
-                StoreReaders(route, query),
-                info,
-                self._now_ms(),
-                RecordCount(_RECORDS_AT_ONCE),
-            )
+            answer = self._read(route, query, readers, info, self._now_ms(), counted)
         except LongReadError:
             return None
         asked = route.asked
