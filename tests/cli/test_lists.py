@@ -65,7 +65,7 @@ async def test_unknown_names_are_refused_with_the_known_ones(terminal: Terminal)
 async def test_jobs_are_listed(terminal: Terminal, job: InProcessJob) -> None:
     ran = await terminal.run("jobs")
     [row] = ran.rows[1:]
-    assert row[:3] == ["sensors", job.job_id, "RUNNING"]
+    assert row[:3] == ["sensors", job.job_id, "HEALTHY"]
     assert row[-5:] == ["1", "counts,", "last,", "seen,", "trips"]
     [as_json] = (await terminal.run("jobs", "--json")).json["jobs"]
     assert (as_json["name"], as_json["committed_batch"]) == ("sensors", 1)

@@ -24,6 +24,8 @@ from queryable_state.client._reading.states import (
 from queryable_state.client._reading.timed.key_windows import KeyWindows, WindowedKey
 from queryable_state.client._reading.timed.pending_timers import PendingTimers
 from queryable_state.client._scans.scan import Scan
+from queryable_state.client._status.job_status import Finding, JobDescription, JobError
+from queryable_state.client._status.server_status import ServerStatus
 from queryable_state.wire.calls.listeners import NothingListensError
 from queryable_state.wire.errors import (
     AmbiguousJobError,
@@ -77,11 +79,14 @@ __all__ = [
     "DescriptorMismatchError",
     "ExplainStep",
     "Explanation",
+    "Finding",
     "HotKey",
     "HotKeys",
     "Instant",
     "InternalError",
     "InvalidRequestError",
+    "JobDescription",
+    "JobError",
     "JobInfo",
     "KeyResult",
     "KeySide",
@@ -118,6 +123,7 @@ __all__ = [
     "RowKind",
     "Scan",
     "SerializedValue",
+    "ServerStatus",
     "SimpleTypeSerializerSnapshot",
     "Size",
     "StateInfo",

@@ -15,8 +15,10 @@ from queryable_state.client._reading.size_estimate import StateMeasure
 from queryable_state.client._routing.explain import explained
 from queryable_state.client._scans.scan import Scan
 from queryable_state.client._scans.scan_range import ALL, ScanRange
+from queryable_state.client._status.job_status import JobDescription
+from queryable_state.client._status.server_status import ServerStatus
 from queryable_state.client._timed_lookups import TimedLookups
-from queryable_state.v1 import hot_keys_pb2, query_pb2
+from queryable_state.v1 import hot_keys_pb2, query_pb2, status_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -179,16 +181,45 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
         located = await dispatcher.locator.located(handle, deadline)
         return StateInfo.from_proto(located.registration)
 
-    async def list_jobs(self, *, timeout_s: float | None = None) -> list[JobInfo]:
+    async def list_jobs(
+        self, *, allow_stale: bool = False, timeout_s: float | None = None
+    ) -> list[JobInfo]:
         """Lists the jobs that the coordinator knows, oldest first.
 
+        `allow_stale`: if the driver does not answer, a proxy lists those that it knew last, with
+        the health UNREACHABLE.
         Fails after `timeout_s` seconds (None: the client's timeout) with `QueryTimeoutError`, or
         with the error of the last attempt.
         """
         response = await self._dispatcher().pool.list_jobs(
-            query_pb2.ListJobsRequest(), timeout_s=self._seconds(timeout_s)
+            query_pb2.ListJobsRequest(allow_stale=allow_stale), timeout_s=self._seconds(timeout_s)
         )
         return [JobInfo.from_proto(job) for job in response.jobs]
+
+    async def describe_job(
+        self, job: Job = None, *, with_history: bool = False, timeout_s: float | None = None
+    ) -> JobDescription:
+        """Returns what is known of a job: health, findings, errors, rates, checkpoints, placement.
+
+        `job` None: the only job, or the only one that runs. `with_history`: also the batches of
+        the last hour. If the driver does not answer, a proxy returns what it knew last, with
+        `age_ms`. Raises `UnknownJobError`, and `RetryLaterError` if nothing is known.
+        """
+        request = status_pb2.DescribeJobRequest(job=job_text(job), with_history=with_history)
+        response = await self._dispatcher().pool.describe_job(
+            request, timeout_s=self._seconds(timeout_s)
+        )
+        return JobDescription.from_proto(response)
+
+    async def list_servers(self, *, timeout_s: float | None = None) -> list[ServerStatus]:
+        """Lists the state servers with their leases: live ones, then lost ones, newest first.
+
+        If the driver does not answer, a proxy returns those that it knew last, with `age_ms`.
+        """
+        response = await self._dispatcher().pool.list_servers(
+            status_pb2.ListServersRequest(), timeout_s=self._seconds(timeout_s)
+        )
+        return [ServerStatus.from_proto(each, response.age_ms) for each in response.servers]
 
     async def list_states(
         self, job: Job = None, *, timeout_s: float | None = None

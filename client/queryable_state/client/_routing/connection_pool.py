@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from queryable_state.client._batching.state_handle import StateHandle
     from queryable_state.client._connection.events import BatchEvents
     from queryable_state.client._reading.connection_info import ConnectionInfo
-    from queryable_state.v1 import hot_keys_pb2, query_pb2
+    from queryable_state.v1 import hot_keys_pb2, query_pb2, status_pb2
     from queryable_state.wire.located_state import Owner
     from queryable_state.wire.security.authorization import Credentials
     from queryable_state.wire.security.connector import Connector
@@ -155,6 +155,22 @@ class ConnectionPool:
         """Lists the states; retries until a server answers or `timeout_s` has passed."""
         return await self._call_with_retries(
             lambda server: server.stub.ListStates, request, timeout_s
+        )
+
+    async def describe_job(
+        self, request: status_pb2.DescribeJobRequest, *, timeout_s: float
+    ) -> status_pb2.JobDescription:
+        """Describes a job; retries until a server answers or `timeout_s` has passed."""
+        return await self._call_with_retries(
+            lambda server: server.stub.DescribeJob, request, timeout_s
+        )
+
+    async def list_servers(
+        self, request: status_pb2.ListServersRequest, *, timeout_s: float
+    ) -> status_pb2.ListServersResponse:
+        """Lists the servers; retries until a server answers or `timeout_s` has passed."""
+        return await self._call_with_retries(
+            lambda server: server.stub.ListServers, request, timeout_s
         )
 
     async def measure_state(

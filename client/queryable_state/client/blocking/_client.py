@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.timed.key_windows import KeyWindows
     from queryable_state.client._reading.timed.pending_timers import PendingTimers
     from queryable_state.client._scans.scan import Scan as AsyncScan
+    from queryable_state.client._status.job_status import JobDescription
+    from queryable_state.client._status.server_status import ServerStatus
 
 
 class QueryableStateClient(KeyLookups):
@@ -139,9 +141,22 @@ class QueryableStateClient(KeyLookups):
         """Looks up one key and explains the lookup."""
         return self._call(self._client.explain, job, state_name, key, **options)
 
-    def list_jobs(self, *, timeout_s: float | None = None) -> list[JobInfo]:
+    def describe_job(
+        self, job: Job = None, *, with_history: bool = False, timeout_s: float | None = None
+    ) -> JobDescription:
+        """Returns what is known of a job: health, findings, errors, rates, placement."""
+        call = self._client.describe_job
+        return self._call(call, job, with_history=with_history, timeout_s=timeout_s)
+
+    def list_servers(self, *, timeout_s: float | None = None) -> list[ServerStatus]:
+        """Lists the state servers with their leases."""
+        return self._call(self._client.list_servers, timeout_s=timeout_s)
+
+    def list_jobs(
+        self, *, allow_stale: bool = False, timeout_s: float | None = None
+    ) -> list[JobInfo]:
         """Lists the jobs that the coordinator knows, oldest first."""
-        return self._call(self._client.list_jobs, timeout_s=timeout_s)
+        return self._call(self._client.list_jobs, allow_stale=allow_stale, timeout_s=timeout_s)
 
     def list_states(self, job: Job = None, *, timeout_s: float | None = None) -> list[StateInfo]:
         """Lists the queryable states of a job (None: of all jobs), sorted by job and name."""

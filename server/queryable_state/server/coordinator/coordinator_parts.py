@@ -37,6 +37,7 @@ from queryable_state.server.coordinator.servers.state_server_clients import (
 )
 from queryable_state.server.coordinator.servers.subtasks import Subtasks
 from queryable_state.server.coordinator.service import CoordinatorService
+from queryable_state.server.coordinator.status.job_facts import FactTable
 from queryable_state.server.coordinator.status.job_status import JobStatus
 from queryable_state.server.coordinator.status.server_list import ServerList
 
@@ -66,6 +67,7 @@ class CoordinatorParts:
         self.leases = Leases(state)
         self.catalog = Catalog(state)
         self.timers = PendingTimers(state)
+        self.facts = FactTable(wall_ms)
         batches = Batches(state)
         self.clients = StateServerClients(
             settings.secret,
@@ -101,6 +103,7 @@ class CoordinatorParts:
             Completeness(engine, self.operators, roots),
             self._fencing,
             published,
+            self.facts,
             strict=settings.strict,
             strict_determinism=settings.strict_determinism,
             manifest_timeout_s=settings.manifest_timeout_ms / 1000,
@@ -122,6 +125,7 @@ class CoordinatorParts:
             self.commits,
             self.catalog,
             self._publisher,
+            self.facts,
             settle_timeout_s=settings.push_timeout_ms / 1000,
         )
         self.continued = ContinuedOperators(
@@ -140,7 +144,7 @@ class CoordinatorParts:
         self.checkpointing = Checkpointing(
             engine, state, roots, self.clients, self.commits, published
         )
-        self.job_status = JobStatus(state, self.catalog, roots, self.checkpointing.history)
+        self.job_status = JobStatus(state, self.catalog, roots, self.checkpointing, self.facts)
         self.servers = ServerList(state)
         self.watcher = Watcher(
             engine,
@@ -199,3 +203,4 @@ class CoordinatorParts:
         self._run_binder.forget(query_id)
         self._plans.forget(query_id)
         self._marker_batches.forget(query_id)
+        self.facts.forget(query_id)
