@@ -79,11 +79,8 @@ class StateReader:
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         default_deadline_ms: int = 10_000,
     ) -> None:
-        self.server_id = server_id
-        self.limits = limits
-        self._table = table
-        self._lease = lease
-        self._background = background
+        self.server_id, self.limits = server_id, limits
+        self._table, self._lease, self._background = table, lease, background
         self._now_ms = now_ms
         self._versions = RequestedVersions(
             table,
@@ -284,9 +281,8 @@ class StateReader:
         info = with_ttl(info, route, now_ms)
         if route.incomplete and query.allow_incomplete:
             info = copy_of(info)
-            info.complete_since_batch = max(
-                (subtask.complete_since_batch for subtask in route.subtasks), default=0
-            )
+            since = [subtask.complete_since_batch for subtask in route.subtasks]
+            info.complete_since_batch = max(since, default=0)
         return query_pb2.Answer(
             id=query.id,
             last=True,
