@@ -115,8 +115,8 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
         """
         check_name(state_name)
         request = query_pb2.MeasureStateRequest(job=job_text(job), state_name=state_name)
-        response = await self._dispatcher().pool.measure_state(
-            request, timeout_s=self._seconds(timeout_s)
+        response = await self._dispatcher().pool.call_home(
+            "MeasureState", request, timeout_s=self._seconds(timeout_s)
         )
         return StateMeasure.from_proto(response)
 
@@ -143,7 +143,8 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
             raise InvalidRequestError(f"limit must be 1 to 1000, not {limit}")
         if state_name is not None:
             check_name(state_name)
-        response = await self._dispatcher().pool.list_hot_keys(
+        response = await self._dispatcher().pool.call_home(
+            "ListHotKeys",
             hot_keys_pb2.ListHotKeysRequest(
                 job=job_text(job), state_name=state_name or "", limit=limit
             ),

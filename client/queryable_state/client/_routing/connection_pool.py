@@ -173,20 +173,10 @@ class ConnectionPool:
             lambda server: server.stub.ListServers, request, timeout_s
         )
 
-    async def measure_state(
-        self, request: query_pb2.MeasureStateRequest, *, timeout_s: float
-    ) -> query_pb2.MeasureStateResponse:
-        """Estimates the size of a state at the home server; an owner knows only its own part."""
+    async def call_home(self, method: str, request: Any, *, timeout_s: float) -> Any:
+        """Calls a method at the home server, whose proxy asks all owners; retries like a list."""
         return await self._call_with_retries(
-            lambda server: server.stub.MeasureState, request, timeout_s, home_only=True
-        )
-
-    async def list_hot_keys(
-        self, request: hot_keys_pb2.ListHotKeysRequest, *, timeout_s: float
-    ) -> hot_keys_pb2.ListHotKeysResponse:
-        """Lists hot keys at the home server; an owner knows only its own part."""
-        return await self._call_with_retries(
-            lambda server: server.stub.ListHotKeys, request, timeout_s, home_only=True
+            lambda server: getattr(server.stub, method), request, timeout_s, home_only=True
         )
 
     def scan(self, request: query_pb2.ScanKvStateRequest) -> ScanCall:
