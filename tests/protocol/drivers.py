@@ -29,6 +29,7 @@ from queryable_state.server.coordinator.roots.job_roots import JobRoots
 from queryable_state.server.coordinator.servers.leases import Leases
 from queryable_state.server.coordinator.servers.subtasks import Subtasks
 from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.coordinator.status.job_facts import FactTable
 from queryable_state.wire.errors import QueryableStateError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Driver:
         configs.configure("", JobConfig(inline_bytes=0))
         self.objects = MemoryObjectStore()
         batches, operators = Batches(self.state), RunOperators(self.state)
-        settled = threading.Event()
+        settled, facts = threading.Event(), FactTable(lambda: clock.now_ms)
         fencing = Fencing(engine, self.state, self.roots, clients, look_s=LEASE_MS / 1000)
         self.publisher = CommitPublisher(
             batches,
@@ -77,6 +78,7 @@ class Driver:
             Completeness(engine, operators, self.roots),
             fencing,
             settled,
+            facts,
             strict=False,
             strict_determinism=False,
             manifest_timeout_s=5.0,
@@ -96,6 +98,7 @@ class Driver:
             self.commits,
             Catalog(self.state),
             self.publisher,
+            facts,
             settle_timeout_s=1.0,
         )
         self.checkpointing = Checkpointing(

@@ -17,14 +17,18 @@ from queryable_state.cli.commands import (
     completion,
     explain,
     get,
+    hot_keys,
     jobs,
     mget,
     operator_state,
     scan,
     server_commands,
     states,
+    status,
+    top,
     windows,
 )
+from queryable_state.cli.common_options import behind_command
 from queryable_state.cli.exit_codes import (
     CONFIGURATION,
     INTERRUPTED,
@@ -56,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     serves = bool(words) and words[0] in _SERVERS
     try:
-        options = parser().parse_args(words)
+        options = parser().parse_args(behind_command(words))
     except SystemExit as ended:
         if serves and ended.code == _USAGE:
             raise SystemExit(CONFIGURATION) from None
@@ -99,7 +103,8 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"queryable-state {__version__}")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
-    for command in (get, mget, scan, windows, operator_state, explain, states, jobs):
+    queries = (get, mget, scan, windows, operator_state, explain)
+    for command in (*queries, states, jobs, status, top, hot_keys):
         command.add_command(commands)
     server_commands.add_commands(commands)
     completion.add_command(commands, whole)

@@ -7,6 +7,7 @@ from queryable_state.client._read_options import ReadOptions
 from queryable_state.client._reading.connection_info import ConnectionInfo
 from queryable_state.client._reading.elements import ListSlice, MapEntry, Presence, Size
 from queryable_state.client._reading.explanation import ExplainStep, Explanation
+from queryable_state.client._reading.hot_keys import HotKey, HotKeys, KeySide, KeyTouches
 from queryable_state.client._reading.info import ReadInfo, Role
 from queryable_state.client._reading.listing import JobInfo, StateInfo
 from queryable_state.client._reading.multi_get import KeyResult, KeyStatus, MultiGet
@@ -23,6 +24,8 @@ from queryable_state.client._reading.states import (
 from queryable_state.client._reading.timed.key_windows import KeyWindows, WindowedKey
 from queryable_state.client._reading.timed.pending_timers import PendingTimers
 from queryable_state.client._scans.scan import Scan
+from queryable_state.client._status.job_status import Finding, JobDescription, JobError
+from queryable_state.client._status.server_status import ServerStatus
 from queryable_state.wire.calls.listeners import NothingListensError
 from queryable_state.wire.errors import (
     AmbiguousJobError,
@@ -76,12 +79,19 @@ __all__ = [
     "DescriptorMismatchError",
     "ExplainStep",
     "Explanation",
+    "Finding",
+    "HotKey",
+    "HotKeys",
     "Instant",
     "InternalError",
     "InvalidRequestError",
+    "JobDescription",
+    "JobError",
     "JobInfo",
     "KeyResult",
+    "KeySide",
     "KeyStatus",
+    "KeyTouches",
     "KeyTypeError",
     "KeyWindows",
     "KvState",
@@ -113,6 +123,7 @@ __all__ = [
     "RowKind",
     "Scan",
     "SerializedValue",
+    "ServerStatus",
     "SimpleTypeSerializerSnapshot",
     "Size",
     "StateInfo",

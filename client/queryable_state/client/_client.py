@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.client._arguments import DEFAULT_PORT, Job, check_name, job_text
 from queryable_state.client._client_base import DEFAULT_TIMEOUT_S
 from queryable_state.client._operator_lookups import OperatorLookups
+from queryable_state.client._reading.hot_keys import HotKeys
 from queryable_state.client._reading.listing import JobInfo, StateInfo
 from queryable_state.client._reading.operation import SCAN
 from queryable_state.client._reading.size_estimate import StateMeasure
 from queryable_state.client._routing.explain import explained
 from queryable_state.client._scans.scan import Scan
 from queryable_state.client._scans.scan_range import ALL, ScanRange
+from queryable_state.client._status.job_status import JobDescription
+from queryable_state.client._status.server_status import ServerStatus
 from queryable_state.client._timed_lookups import TimedLookups
-from queryable_state.v1 import query_pb2
+from queryable_state.v1 import hot_keys_pb2, query_pb2, status_pb2
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -103,17 +107,50 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
     async def measure(
         self, job: Job, state_name: str, *, timeout_s: float | None = None
     ) -> StateMeasure:
-        """Estimates the records and bytes of a state, in total and for each owner.
+        """Counts the keys, records and bytes of a state, in total and for each subtask.
 
-        Fails after `timeout_s` seconds (None: the client's timeout). Raises `UnknownJobError`,
+        Large states are estimated; the answer has the error of that. Fails after
+        `timeout_s` seconds (None: the client's timeout). Raises `UnknownJobError`,
         `UnknownStateError` or `AmbiguousJobError` if the name does not match exactly one state.
         """
         check_name(state_name)
         request = query_pb2.MeasureStateRequest(job=job_text(job), state_name=state_name)
-        response = await self._dispatcher().pool.measure_state(
-            request, timeout_s=self._seconds(timeout_s)
+        response = await self._dispatcher().pool.call_home(
+            "MeasureState", request, timeout_s=self._seconds(timeout_s)
         )
         return StateMeasure.from_proto(response)
+
+    async def hot_keys(
+        self,
+        job: Job,
+        state_name: str | None = None,
+        *,
+        limit: int = 10,
+        timeout_s: float | None = None,
+    ) -> HotKeys:
+        """Returns the keys that queries and tasks touched most often in the last minute.
+
+        Args:
+            job: Same as in `get_kv_state`.
+            state_name: Queryable name of the state; None: all keyed states of the job.
+            limit: Maximum keys for each state and side, 1 to 1000.
+            timeout_s: Seconds until the call fails; None: the client's timeout.
+
+        Needs the grant `scan` of the state. Raises the errors of `describe_state`, and
+        `InvalidRequestError` for an invalid limit.
+        """
+        if not 1 <= limit <= 1000:
+            raise InvalidRequestError(f"limit must be 1 to 1000, not {limit}")
+        if state_name is not None:
+            check_name(state_name)
+        response = await self._dispatcher().pool.call_home(
+            "ListHotKeys",
+            hot_keys_pb2.ListHotKeysRequest(
+                job=job_text(job), state_name=state_name or "", limit=limit
+            ),
+            timeout_s=self._seconds(timeout_s),
+        )
+        return HotKeys.from_proto(response)
 
     async def explain(
         self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
@@ -145,16 +182,45 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
         located = await dispatcher.locator.located(handle, deadline)
         return StateInfo.from_proto(located.registration)
 
-    async def list_jobs(self, *, timeout_s: float | None = None) -> list[JobInfo]:
+    async def list_jobs(
+        self, *, allow_stale: bool = False, timeout_s: float | None = None
+    ) -> list[JobInfo]:
         """Lists the jobs that the coordinator knows, oldest first.
 
+        `allow_stale`: if the driver does not answer, a proxy lists those that it knew last, with
+        the health UNREACHABLE.
         Fails after `timeout_s` seconds (None: the client's timeout) with `QueryTimeoutError`, or
         with the error of the last attempt.
         """
         response = await self._dispatcher().pool.list_jobs(
-            query_pb2.ListJobsRequest(), timeout_s=self._seconds(timeout_s)
+            query_pb2.ListJobsRequest(allow_stale=allow_stale), timeout_s=self._seconds(timeout_s)
         )
         return [JobInfo.from_proto(job) for job in response.jobs]
+
+    async def describe_job(
+        self, job: Job = None, *, with_history: bool = False, timeout_s: float | None = None
+    ) -> JobDescription:
+        """Returns what is known of a job: health, findings, errors, rates, checkpoints, placement.
+
+        `job` None: the only job, or the only one that runs. `with_history`: also the batches of
+        the last hour. If the driver does not answer, a proxy returns what it knew last, with
+        `age_ms`. Raises `UnknownJobError`, and `RetryLaterError` if nothing is known.
+        """
+        request = status_pb2.DescribeJobRequest(job=job_text(job), with_history=with_history)
+        response = await self._dispatcher().pool.describe_job(
+            request, timeout_s=self._seconds(timeout_s)
+        )
+        return JobDescription.from_proto(response)
+
+    async def list_servers(self, *, timeout_s: float | None = None) -> list[ServerStatus]:
+        """Lists the state servers with their leases: live ones, then lost ones, newest first.
+
+        If the driver does not answer, a proxy returns those that it knew last, with `age_ms`.
+        """
+        response = await self._dispatcher().pool.list_servers(
+            status_pb2.ListServersRequest(), timeout_s=self._seconds(timeout_s)
+        )
+        return [ServerStatus.from_proto(each, response.age_ms) for each in response.servers]
 
     async def list_states(
         self, job: Job = None, *, timeout_s: float | None = None

@@ -84,6 +84,9 @@ class JobClient(JobAddresses):
             decision,
             start_again=start_again,
             is_over=lambda: application.closed,
+            on_restart=lambda at_ms: application.coordinator.restart_pending(
+                uuid.UUID(str(runs.query.id)).bytes, at_ms
+            ),
         )
         return cls(application, name, runs, paths=paths, config=config)
 

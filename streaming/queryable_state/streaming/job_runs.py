@@ -38,12 +38,16 @@ class JobRuns:
         *,
         start_again: Callable[[], StreamingQuery],
         is_over: Callable[[], bool] = lambda: False,
+        on_restart: Callable[[int], None] = lambda _: None,
     ) -> None:
+        """`on_restart` is told when the failed job starts again, in milliseconds since the epoch;
+        0: not any more."""
         self._label = label
         self._error_of = error_of
         self._decision = decision
         self._start_again = start_again
         self._is_over = is_over
+        self._on_restart = on_restart
         self._changed = threading.Condition()
         self._cancelled = False
         self._waiting = False
@@ -143,9 +147,13 @@ class JobRuns:
             delay_ms = self._delay_ms(error, progressed=progressed)
             if delay_ms is None:
                 return error
-            if not self._pause(delay_ms):
-                return None
-            error, progressed = self._restart(), False
+            self._on_restart(time.time_ns() // 1_000_000 + delay_ms)
+            try:
+                if not self._pause(delay_ms):
+                    return None
+                error, progressed = self._restart(), False
+            finally:
+                self._on_restart(0)
             if error is None:
                 error, progressed = self._outcome(self.query)
         return None

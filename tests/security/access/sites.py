@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
+from google.protobuf.message_factory import GetMessageClass
 from tests.query.streams import Frames
 
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.access.tokens import digest_of
 from queryable_state.server.testing.cluster import InProcessCluster, declare
-from queryable_state.v1 import query_pb2, query_pb2_grpc, registration_pb2, status_pb2
+from queryable_state.v1 import query_pb2, query_pb2_grpc, registration_pb2
 from queryable_state.wire.frames.framed_stream import PREAMBLE, framed
 from queryable_state.wire.status import error_from_call
 
@@ -107,9 +108,8 @@ class Asker:
 
     async def ask(self, method: str, **fields: Any) -> Any:
         """Calls a method; raises the refusal."""
-        kind = getattr(query_pb2, f"{method}Request", None) or getattr(
-            status_pb2, f"{method}Request"
-        )
+        service = query_pb2.DESCRIPTOR.services_by_name["QueryableState"]
+        kind = GetMessageClass(service.methods_by_name[method].input_type)
         call = getattr(self.stub, method)(
             kind(**fields), metadata=self._metadata, timeout=DEADLINE_S
         )

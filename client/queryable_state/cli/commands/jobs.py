@@ -24,7 +24,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 async def _jobs(options: argparse.Namespace, client: QueryableStateClient) -> int:
-    jobs = await client.list_jobs()
+    jobs = await client.list_jobs(allow_stale=True)
     if options.json:
         print_json({"jobs": [dataclasses.asdict(job) for job in jobs]})
         return 0
@@ -32,12 +32,14 @@ async def _jobs(options: argparse.Namespace, client: QueryableStateClient) -> in
         (
             job.name,
             job.job_id,
-            job.status,
+            # Spark calls a query running until it has ended, also one whose run fails.
+            job.health,
             time_text(job.started_at_ms),
             str(job.committed_batch) if job.committed_batch >= 0 else "none",
             ", ".join(job.states),
+            job.problem,
         )
         for job in jobs
     ]
-    print(*table(("job", "id", "status", "started", "batch", "states"), rows), sep="\n")
+    print(*table(("job", "id", "health", "started", "batch", "states", "problem"), rows), sep="\n")
     return 0

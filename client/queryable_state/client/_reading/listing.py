@@ -34,6 +34,12 @@ class JobInfo:
     states: tuple[str, ...]
     """Queryable names, sorted."""
 
+    health: str = "HEALTH_UNSPECIFIED"
+    """HEALTHY, ATTENTION, RESTARTING, FAILING, ENDED or UNREACHABLE."""
+
+    problem: str = ""
+    """What is wrong, most urgent; empty: nothing is known to be wrong."""
+
     @classmethod
     def from_proto(cls, job: registration_pb2.JobInfo) -> Self:
         """Converts the wire message."""
@@ -44,6 +50,8 @@ class JobInfo:
             started_at_ms=job.started_at_ms,
             committed_batch=job.committed_batch,
             states=tuple(job.states),
+            health=_name(registration_pb2.JobInfo.Health, job.health),
+            problem=job.problem,
         )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from queryable_state.client._batching.state_handle import StateHandle
     from queryable_state.client._connection.events import BatchEvents
     from queryable_state.client._reading.connection_info import ConnectionInfo
-    from queryable_state.v1 import query_pb2
+    from queryable_state.v1 import query_pb2, status_pb2
     from queryable_state.wire.located_state import Owner
     from queryable_state.wire.security.authorization import Credentials
     from queryable_state.wire.security.connector import Connector
@@ -157,12 +157,26 @@ class ConnectionPool:
             lambda server: server.stub.ListStates, request, timeout_s
         )
 
-    async def measure_state(
-        self, request: query_pb2.MeasureStateRequest, *, timeout_s: float
-    ) -> query_pb2.MeasureStateResponse:
-        """Estimates the size of a state at the home server; an owner knows only its own part."""
+    async def describe_job(
+        self, request: status_pb2.DescribeJobRequest, *, timeout_s: float
+    ) -> status_pb2.JobDescription:
+        """Describes a job; retries until a server answers or `timeout_s` has passed."""
         return await self._call_with_retries(
-            lambda server: server.stub.MeasureState, request, timeout_s, home_only=True
+            lambda server: server.stub.DescribeJob, request, timeout_s
+        )
+
+    async def list_servers(
+        self, request: status_pb2.ListServersRequest, *, timeout_s: float
+    ) -> status_pb2.ListServersResponse:
+        """Lists the servers; retries until a server answers or `timeout_s` has passed."""
+        return await self._call_with_retries(
+            lambda server: server.stub.ListServers, request, timeout_s
+        )
+
+    async def call_home(self, method: str, request: Any, *, timeout_s: float) -> Any:
+        """Calls a method at the home server, whose proxy asks all owners; retries like a list."""
+        return await self._call_with_retries(
+            lambda server: getattr(server.stub, method), request, timeout_s, home_only=True
         )
 
     def scan(self, request: query_pb2.ScanKvStateRequest) -> ScanCall:

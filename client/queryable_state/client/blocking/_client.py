@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.connection_info import ConnectionInfo
     from queryable_state.client._reading.elements import MapEntry
     from queryable_state.client._reading.explanation import Explanation
+    from queryable_state.client._reading.hot_keys import HotKeys
     from queryable_state.client._reading.listing import JobInfo, StateInfo
     from queryable_state.client._reading.operator_state import OperatorState
     from queryable_state.client._reading.size_estimate import StateMeasure
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.timed.key_windows import KeyWindows
     from queryable_state.client._reading.timed.pending_timers import PendingTimers
     from queryable_state.client._scans.scan import Scan as AsyncScan
+    from queryable_state.client._status.job_status import JobDescription
+    from queryable_state.client._status.server_status import ServerStatus
 
 
 class QueryableStateClient(KeyLookups):
@@ -118,8 +121,19 @@ class QueryableStateClient(KeyLookups):
         return Scan(thread, thread.call(open_scan))
 
     def measure(self, job: Job, state_name: str, *, timeout_s: float | None = None) -> StateMeasure:
-        """Estimates the records and bytes of a state, in total and for each owner."""
+        """Counts the keys, records and bytes of a state, in total and for each subtask."""
         return self._call(self._client.measure, job, state_name, timeout_s=timeout_s)
+
+    def hot_keys(
+        self,
+        job: Job,
+        state_name: str | None = None,
+        *,
+        limit: int = 10,
+        timeout_s: float | None = None,
+    ) -> HotKeys:
+        """Returns the keys that queries and tasks touched most often in the last minute."""
+        return self._call(self._client.hot_keys, job, state_name, limit=limit, timeout_s=timeout_s)
 
     def explain(
         self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
@@ -127,9 +141,22 @@ class QueryableStateClient(KeyLookups):
         """Looks up one key and explains the lookup."""
         return self._call(self._client.explain, job, state_name, key, **options)
 
-    def list_jobs(self, *, timeout_s: float | None = None) -> list[JobInfo]:
+    def describe_job(
+        self, job: Job = None, *, with_history: bool = False, timeout_s: float | None = None
+    ) -> JobDescription:
+        """Returns what is known of a job: health, findings, errors, rates, placement."""
+        call = self._client.describe_job
+        return self._call(call, job, with_history=with_history, timeout_s=timeout_s)
+
+    def list_servers(self, *, timeout_s: float | None = None) -> list[ServerStatus]:
+        """Lists the state servers with their leases."""
+        return self._call(self._client.list_servers, timeout_s=timeout_s)
+
+    def list_jobs(
+        self, *, allow_stale: bool = False, timeout_s: float | None = None
+    ) -> list[JobInfo]:
         """Lists the jobs that the coordinator knows, oldest first."""
-        return self._call(self._client.list_jobs, timeout_s=timeout_s)
+        return self._call(self._client.list_jobs, allow_stale=allow_stale, timeout_s=timeout_s)
 
     def list_states(self, job: Job = None, *, timeout_s: float | None = None) -> list[StateInfo]:
         """Lists the queryable states of a job (None: of all jobs), sorted by job and name."""

@@ -9,9 +9,15 @@ from queryable_state.server.coordinator.model.queryable_names import (
     NameClaim,
     check_queryable_names,
 )
+from queryable_state.server.coordinator.status.reports import (
+    BatchReport,
+    RunFailure,
+    SourceReport,
+)
 
 __all__ = [
     "BatchClocks",
+    "BatchReport",
     "Coordinator",
     "Engine",
     "JobConfig",
@@ -19,5 +25,7 @@ __all__ = [
     "NameClaim",
     "OperatorLayout",
     "QueryInfo",
+    "RunFailure",
+    "SourceReport",
     "check_queryable_names",
 ]

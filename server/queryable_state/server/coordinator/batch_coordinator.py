@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.roots.fencing import Fencing
     from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
     from queryable_state.server.coordinator.servers.subtasks import Subtasks
+    from queryable_state.server.coordinator.status.job_facts import FactTable
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class BatchCoordinator:
         commits: BatchCommits,
         catalog: Catalog,
         publisher: CommitPublisher,
+        facts: FactTable,
         *,
         settle_timeout_s: float,
     ) -> None:
@@ -67,6 +69,7 @@ class BatchCoordinator:
         self._commits = commits
         self._catalog = catalog
         self._publisher = publisher
+        self._facts = facts
         self._settle_timeout_s = settle_timeout_s
 
     def assign_subtask(
@@ -180,6 +183,7 @@ class BatchCoordinator:
             else "all its changelogs, or the savepoint it started from"
         )
         for broken in request.broken:
+            self._facts.file_damaged(request.subtask.query_id, broken.path, broken.problem)
             _log.error(
                 "%s: %s cannot be used (%s); the state was loaded from %s in %s",
                 self._subtasks.describe(request.subtask),

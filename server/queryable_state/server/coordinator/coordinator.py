@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.job_config import JobConfig
     from queryable_state.server.coordinator.model.operators import OperatorLayout
     from queryable_state.server.coordinator.settings import CoordinatorSettings
+    from queryable_state.server.coordinator.status.reports import BatchReport, RunFailure
     from queryable_state.v1 import registration_pb2
 
 _log = logging.getLogger(__name__)
@@ -197,6 +198,18 @@ class Coordinator:
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
         """Tells of a commit, where the engine says so by itself; may be late or repeated."""
         self._parts.commits.batch_committed(query_id, batch_id)
+
+    def batch_reported(self, query_id: bytes, report: BatchReport) -> None:
+        """Takes the engine's report of a finished batch, for the status of the job."""
+        self._parts.facts.batch_reported(query_id, report)
+
+    def run_failed(self, query_id: bytes, run_id: bytes, failure: RunFailure) -> None:
+        """Takes the cause of a failed run, for the status of the job; once for each run."""
+        self._parts.facts.run_failed(query_id, run_id, failure)
+
+    def restart_pending(self, query_id: bytes, at_ms: int) -> None:
+        """Tells when a failed job starts again, milliseconds since the epoch; 0: not any more."""
+        self._parts.facts.restart_pending(query_id, at_ms)
 
     def settle(self, query_id: bytes, batch_id: int, timeout_s: float) -> bool:
         """Tells of a commit, and waits until the state servers answer by it.

@@ -38,6 +38,7 @@ from queryable_state.server.coordinator.servers.state_server_clients import (
 )
 from queryable_state.server.coordinator.servers.subtasks import Subtasks
 from queryable_state.server.coordinator.service import CoordinatorService
+from queryable_state.server.coordinator.status.job_facts import FactTable
 from queryable_state.server.coordinator.status.job_status import JobStatus
 from queryable_state.server.coordinator.status.server_list import ServerList
 from queryable_state.server.metrics.collectors.driver_metrics import DriverMetrics
@@ -68,6 +69,7 @@ class CoordinatorParts:
         self.leases = Leases(state)
         self.catalog = Catalog(state)
         self.timers = PendingTimers(state)
+        self.facts = FactTable(wall_ms)
         batches = Batches(state)
         self.clients = StateServerClients(
             settings.secret,
@@ -103,6 +105,7 @@ class CoordinatorParts:
             Completeness(engine, self.operators, roots),
             self._fencing,
             published,
+            self.facts,
             strict=settings.strict,
             strict_determinism=settings.strict_determinism,
             manifest_timeout_s=settings.manifest_timeout_ms / 1000,
@@ -124,6 +127,7 @@ class CoordinatorParts:
             self.commits,
             self.catalog,
             self._publisher,
+            self.facts,
             settle_timeout_s=settings.push_timeout_ms / 1000,
         )
         self.continued = ContinuedOperators(
@@ -142,7 +146,7 @@ class CoordinatorParts:
         self.checkpointing = Checkpointing(
             engine, state, roots, self.clients, self.commits, published
         )
-        self.job_status = JobStatus(state, self.catalog, roots, self.checkpointing.history)
+        self.job_status = JobStatus(state, self.catalog, roots, self.checkpointing, self.facts)
         self.servers = ServerList(state)
         self.metrics_port = DriverMetricsPort(
             settings,
@@ -206,3 +210,4 @@ class CoordinatorParts:
         self._run_binder.forget(query_id)
         self._plans.forget(query_id)
         self._marker_batches.forget(query_id)
+        self.facts.forget(query_id)

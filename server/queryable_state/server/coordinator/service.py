@@ -11,7 +11,6 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2, coordinator_pb2_grpc
-from queryable_state.server.coordinator.batches.catalog import job_list
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InternalError,
@@ -178,7 +177,7 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
     def ListJobs(
         self, request: query_pb2.ListJobsRequest, context: grpc.ServicerContext
     ) -> query_pb2.ListJobsResponse:
-        return _answer(lambda _: job_list(self._catalog.list_jobs()), request, context)
+        return _answer(lambda _: self._job_status.list_jobs(), request, context)
 
     def ListStates(
         self, request: query_pb2.ListStatesRequest, context: grpc.ServicerContext

@@ -71,6 +71,8 @@ class Batches:
             depth = self._depth(job)
             for batch_id, known in clocks.items():
                 job.run.keep_clocks(batch_id, known, depth)
+            if request.batch_id > job.run.begun:
+                job.run.begun_at_ms = state.wall_ms()
             job.run.begin_batch(request.batch_id)
             state.advance_commit(job, request.batch_id - 1)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from queryable_state.server.coordinator.model.jobs import FINISHED, RUNNING
 from queryable_state.server.coordinator.model.registrations import OperatorClaim
 from queryable_state.server.coordinator.roots.registrations import keep_registrations
-from queryable_state.v1 import query_pb2, registration_pb2
+from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import (
     AmbiguousJobError,
     InvalidRequestError,
@@ -233,11 +233,6 @@ def job_info(view: JobView) -> registration_pb2.JobInfo:
         committed_batch=view.committed_batch,
         states=view.states,
     )
-
-
-def job_list(views: Sequence[JobView]) -> query_pb2.ListJobsResponse:
-    """Jobs as they cross the wire."""
-    return query_pb2.ListJobsResponse(jobs=[job_info(view) for view in views])
 
 
 def _check_known(jobs: Iterable[Job]) -> None:

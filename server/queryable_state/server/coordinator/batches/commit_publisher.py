@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.engine import Engine
     from queryable_state.server.coordinator.roots.fencing import Fencing
     from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
+    from queryable_state.server.coordinator.status.job_facts import FactTable
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class CommitPublisher:
         completeness: Completeness,
         fencing: Fencing,
         published: threading.Event,
+        facts: FactTable,
         *,
         strict: bool,
         strict_determinism: bool,
@@ -77,6 +79,7 @@ class CommitPublisher:
         self._refusals = Refusals(engine, batches, fencing, self._stopping)
         # Set after each round.
         self._published = published
+        self._facts = facts
         self._strict = strict
         self._strict_determinism = strict_determinism
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="queryable-state-commit")
@@ -138,6 +141,7 @@ class CommitPublisher:
                 # Before the end, which answers those who wait for the batch.
                 self._timers.report(commit_round, seals)
                 anomalies = self._batches.end_round(commit_round, seals)
+                self._facts.published(query_id, commit_round.commit)
                 self._published.set()
                 for anomaly in anomalies:
                     self._report(query_id, anomaly)

@@ -38,7 +38,7 @@ class Checkpointing:
         published: threading.Event,
     ) -> None:
         snapshots = Snapshots(state, roots)
-        writer = SnapshotWriter(engine, snapshots, clients)
+        self.writer = writer = SnapshotWriter(engine, snapshots, clients)
         self.history = CheckpointHistory()
         self.checkpointer = Checkpointer(
             engine, roots, snapshots, writer, self.history, published, wall_ms=state.wall_ms

@@ -77,6 +77,16 @@ class SnapshotRound:
         self._writing = set(plan.servers)
         self._ranges: dict[tuple[str, int], checkpoint_pb2.RangeSnapshot] = {}
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Subtasks that are written, and all."""
+        return len(self._ranges), sum(len(s.subtasks) for s in self._plan.servers.values())
+
+    @property
+    def target(self) -> SnapshotTarget:
+        """Where it is written."""
+        return self._target
+
     def cancel(self, reason: str) -> None:
         """Makes `run` give up."""
         self._said.put(_Said("", None, InterruptedSnapshotError(reason)))

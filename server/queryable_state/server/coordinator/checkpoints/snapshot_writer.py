@@ -13,6 +13,7 @@ from queryable_state.server.coordinator.checkpoints.history import (
     InterruptedSnapshotError,
 )
 from queryable_state.server.coordinator.checkpoints.snapshot_round import SnapshotRound
+from queryable_state.v1 import status_pb2
 from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
@@ -128,6 +129,22 @@ class SnapshotWriter:
         finally:
             with self._lock:
                 slot.refused = ""
+
+    def progress(self, query_id: bytes) -> status_pb2.SnapshotProgress | None:
+        """The snapshot of a job that is being written; None if there is none."""
+        with self._lock:
+            slot = self._slots.get(query_id)
+            snapshot = None if slot is None else slot.round
+        if snapshot is None:
+            return None
+        done, ranges = snapshot.progress
+        target = snapshot.target
+        return status_pb2.SnapshotProgress(
+            savepoint=not target.checkpoint_id,
+            path=f"{target.root}/{target.directory}".rstrip("/"),
+            ranges_done=done,
+            ranges=ranges,
+        )
 
     def close(self) -> None:
         """Cancels all snapshots, and allows no more."""

@@ -39,6 +39,8 @@ class Job:
     error: str | None = None
     ended_order: int = 0
     """Sequence number of the job's end: the oldest ends are forgotten first."""
+    restarts: int = 0
+    """Runs after the first one that this driver has seen."""
     first_batch: int | None = None
     """Batch of the first contact with this driver; earlier batches are unknown to it."""
     partial_batches: int = 0
@@ -63,6 +65,7 @@ class Job:
         self.name = info.name
         if info.run_id != self.run.run_id:
             self.past_runs.append(self.run.run_id)
+            self.restarts += 1
             self.run = Run(run_id=info.run_id)
 
 

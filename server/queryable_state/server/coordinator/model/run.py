@@ -55,6 +55,8 @@ class Run:
     """The first batch the run has begun; None: no batch yet."""
     begun: int = -1
     """The newest batch the run has begun; -1: no batch yet."""
+    begun_at_ms: int = 0
+    """Milliseconds since the epoch at which it began that batch."""
     refusal: QueryableStateError | None = None
     """Why the run was refused; None: it was not."""
     fencing: str = ""

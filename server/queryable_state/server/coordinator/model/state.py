@@ -10,6 +10,8 @@ from queryable_state.server.coordinator.model.jobs import Job, JobRegistry
 from queryable_state.server.coordinator.model.placement import Placement
 from queryable_state.server.coordinator.model.registrations import RegistrationTable
 from queryable_state.server.coordinator.model.servers import ServerTable
+from queryable_state.server.coordinator.servers.departures import Departures
+from queryable_state.v1 import status_pb2
 from queryable_state.wire.errors import (
     JobError,
     PlacementError,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.coordinator.model.engine import QueryInfo
     from queryable_state.server.coordinator.model.operators import Operator
+    from queryable_state.server.coordinator.model.servers import Server
     from queryable_state.server.coordinator.settings import CoordinatorSettings
 
 # The watcher advances the clock far more often. A longer gap means that this process was suspended,
@@ -60,6 +63,7 @@ class CoordinatorState:
         self.servers = ServerTable(lease_ms=settings.lease_ms, margin_ms=settings.lease_margin_ms)
         # Placement versions must exceed those of an earlier driver at the same address.
         self.placement = Placement(self.servers, version=wall_ms())
+        self.departed = Departures(self.placement)
         self.commits = Commits()
         # Placement version and `Commits.changes` at the last `advance_min_acked` of each query.
         self._min_acked_inputs: dict[bytes, tuple[int, int]] = {}
@@ -113,6 +117,17 @@ class CoordinatorState:
         """Marks servers that lapsed or renewed after a lapse, which changes the placement."""
         if self.servers.sweep(now_ms):
             self.placement.version += 1
+            for server in self.servers:
+                if server.lapsed:
+                    self.record_departure(server, status_pb2.ServerStatus.LOST, now_ms)
+                else:
+                    self.departed.returned(server)
+
+    def record_departure(
+        self, server: Server, how: status_pb2.ServerStatus.Lease.ValueType, now_ms: int
+    ) -> None:
+        """Records that a server is lost or has left, before its subtasks are freed."""
+        self.departed.add(server, how, self.wall_ms(), now_ms)
 
     def enter(self, query_id: bytes, info: QueryInfo) -> Job:
         """The job of a query that Spark knows; SupersededError (FENCED) if its run is fenced."""

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
+from queryable_state.v1 import status_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -29,6 +30,7 @@ class Leases:
             state.check_no_stall()
             server, gone = state.servers.register(request, now)
             for old in gone:
+                state.record_departure(old, status_pb2.ServerStatus.REPLACED, now)
                 state.forget_server(old.server_id)
             state.sweep(now)
             lease = self._lease(server)
@@ -62,8 +64,10 @@ class Leases:
     def deregister(self, server_id: str) -> None:
         """Frees the subtasks of a drained server; does nothing for an unknown server."""
         state = self._state
-        with state.transaction():
-            if state.servers.remove(server_id):
+        with state.transaction() as now:
+            server = state.servers.remove(server_id)
+            if server is not None:
+                state.record_departure(server, status_pb2.ServerStatus.LEFT, now)
                 state.departures += 1
                 state.forget_server(server_id)
 

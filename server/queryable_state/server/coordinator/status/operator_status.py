@@ -54,6 +54,24 @@ def operator_statuses(state: CoordinatorState, job: Job) -> list[status_pb2.Oper
     return statuses
 
 
+def restores_of(state: CoordinatorState, job: Job) -> list[status_pb2.RestoreProgress]:
+    """The subtasks whose owner may be loading stored state. Call inside a transaction."""
+    found = []
+    for operator in state.placement.operators(job.query_id):
+        for index, ownership in operator.subtasks.items():
+            if ownership.restoring:
+                first, last = key_group_range(index, operator.parallelism, operator.max_parallelism)
+                found.append(
+                    status_pb2.RestoreProgress(
+                        operator_uid=operator.uid,
+                        first_key_group=first,
+                        last_key_group=last,
+                        server_id=ownership.server_id,
+                    )
+                )
+    return found
+
+
 def _owners(state: CoordinatorState, operator: Operator) -> list[status_pb2.KeyGroupOwner]:
     """Neighbouring subtasks of one owner as one run of key groups."""
     owners: list[status_pb2.KeyGroupOwner] = []

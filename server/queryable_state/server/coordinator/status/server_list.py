@@ -10,6 +10,7 @@ from queryable_state.wire.keys.key_groups import key_group_range
 if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.servers import Server
     from queryable_state.server.coordinator.model.state import CoordinatorState
+    from queryable_state.server.coordinator.servers.departures import Departure
 
 
 class ServerList:
@@ -21,12 +22,19 @@ class ServerList:
     def list_servers(
         self, _request: status_pb2.ListServersRequest
     ) -> status_pb2.ListServersResponse:
-        """The servers, by registration."""
+        """Live servers by registration, then lost ones, newest first."""
         state = self._state
         with state.transaction() as now_ms:
             wall_ms = state.wall_ms()
             return status_pb2.ListServersResponse(
-                servers=[self._status(server, now_ms, wall_ms) for server in state.servers],
+                servers=[
+                    *(
+                        self._status(server, now_ms, wall_ms)
+                        for server in state.servers
+                        if not server.lapsed
+                    ),
+                    *(self._departed(each, now_ms, wall_ms) for each in state.departed),
+                ],
                 as_of_ms=wall_ms,
             )
 
@@ -42,14 +50,27 @@ class ServerList:
             frames=server.frames,
             pid=server.pid,
             log_file=server.log_file,
-            lease=_lease(server, now_ms),
+            lease=(
+                status_pb2.ServerStatus.HELD
+                if now_ms < server.expires_ms
+                else status_pb2.ServerStatus.EXPIRED
+            ),
             registered_at_ms=wall_ms - (now_ms - server.registered_ms),
             renewed_at_ms=wall_ms - ago_ms,
             renewed_ago_ms=ago_ms,
-            ended_at_ms=wall_ms - (now_ms - server.expires_ms) if server.lapsed else 0,
             staged_bytes=server.staged_bytes,
             key_groups=self._key_groups(server),
         )
+
+    def _departed(self, departure: Departure, now_ms: int, wall_ms: int) -> status_pb2.ServerStatus:
+        now = self._state.departed.succession(departure)
+        status = self._status(departure.server, now_ms, wall_ms)
+        status.lease = departure.how
+        status.ended_at_ms = departure.at_ms
+        status.staged_bytes = 0
+        status.key_groups = now.key_groups
+        status.successors.extend(now.successors)
+        return status
 
     def _key_groups(self, server: Server) -> int:
         total = 0
@@ -58,11 +79,3 @@ class ServerList:
                 first, last = key_group_range(index, operator.parallelism, operator.max_parallelism)
                 total += last - first + 1
         return total
-
-
-def _lease(server: Server, now_ms: int) -> status_pb2.ServerStatus.Lease.ValueType:
-    if server.lapsed:
-        return status_pb2.ServerStatus.LOST
-    if now_ms >= server.expires_ms:
-        return status_pb2.ServerStatus.EXPIRED
-    return status_pb2.ServerStatus.HELD

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import logging
 import re
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
+from queryable_state.server.coordinator import RunFailure
 from queryable_state.streaming.runtime.user_code import shortened, users_traceback
 from queryable_state.v1 import errors_pb2
 from queryable_state.wire.errors import InternalError, QueryableStateError, Reason
@@ -31,6 +34,17 @@ _TYPED = re.compile(
     rf"(?:\n(?P<trace>{re.escape(_TRACE)}$.*?)(?=\n SQLSTATE|\n\tat |\n===|\s*\Z))?",
     re.MULTILINE | re.DOTALL,
 )
+
+# As `where` and `_user_error` of the operators write them.
+_PLACE = re.compile(
+    r"operator '(?P<operator>.*?)' \(uid .*?\), subtask \d+ of \d+, batch (?P<batch>-?\d+)"
+)
+_IN_FUNCTION = re.compile(
+    r"batch -?\d+: (?P<what>\w+) failed for key (?P<key>.*?): (?P<cause>\w+: .*), "
+    r"at the element (?P<record>.*)",
+    re.DOTALL,
+)
+_PYTHON_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): (?=\S).*$", re.MULTILINE)
 
 
 def failed_in_task(error: QueryableStateError) -> QueryableStateError:
@@ -82,6 +96,50 @@ def typed_error(text: str) -> QueryableStateError | None:
     if found["trace"]:
         error.add_note(found["trace"].strip())
     return error
+
+
+def run_failure(text: str, known: QueryableStateError | None = None) -> RunFailure:
+    """The cause of a failed run in the text of Spark's error.
+
+    `known`: the error with which the coordinator stopped the query; None: it did not.
+    """
+    error = known or typed_error(text)
+    if error is None:
+        return RunFailure(message=_spark_cause(text))
+    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(_TRACE)]
+    found = _PLACE.search(error.message)
+    failed = _IN_FUNCTION.search(error.message)
+    message = error.message
+    if failed is not None:
+        message = f"{failed['what']} failed: {failed['cause']}"
+    return RunFailure(
+        message=message,
+        reason=error.reason_name,
+        operator=found["operator"] if found else "",
+        key_json=_json_of(failed["key"]) if failed else "",
+        record=failed["record"] if failed else "",
+        batch_id=int(found["batch"]) if found else -1,
+        traceback=notes[0].removeprefix(_TRACE).strip() if notes else "",
+    )
+
+
+def _spark_cause(text: str) -> str:
+    """The innermost cause that a text of Spark names: class and message."""
+    causes = [line for line in text.splitlines() if line.startswith("Caused by: ")]
+    python = _PYTHON_ERROR.findall(text)
+    if python:
+        return str(python[-1])
+    if causes:
+        return causes[-1].removeprefix("Caused by: ").strip()
+    return next((line.strip() for line in text.splitlines() if line.strip()), "unknown")
+
+
+def _json_of(shown_key: str) -> str:
+    """A key as error texts show it, as JSON; the text itself if it is no literal."""
+    try:
+        return json.dumps(ast.literal_eval(shown_key), ensure_ascii=False)
+    except (ValueError, SyntaxError, TypeError):
+        return shown_key
 
 
 def _classes(base: type[QueryableStateError]) -> Iterator[type[QueryableStateError]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,6 +12,8 @@ from pyspark import SparkContext
 from pyspark.sql.streaming.listener import JStreamingQueryListener, StreamingQueryListener
 
 from queryable_state.server.coordinator import OperatorLayout
+from queryable_state.streaming.spark.queries.batch_reports import batch_report
+from queryable_state.streaming.spark.queries.failure import run_failure
 from queryable_state.streaming.spark.queries.query_operators import optimized_away, query_operators
 from queryable_state.wire.errors import JobError, Reason
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
+    from queryable_state.server.coordinator import BatchReport, RunFailure
     from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter
     from queryable_state.streaming.spark.queries.spark_log import SparkLog
     from queryable_state.wire.errors import QueryableStateError
@@ -35,6 +39,12 @@ class QueryObserver(Protocol):
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
         """Called when Spark has committed a batch."""
+
+    def batch_reported(self, query_id: bytes, report: BatchReport) -> None:
+        """Called with Spark's figures of a batch."""
+
+    def run_failed(self, query_id: bytes, run_id: bytes, failure: RunFailure) -> None:
+        """Called with the cause when a run has failed."""
 
     def refresh(self) -> None:
         """Called when a query has ended."""
@@ -114,6 +124,10 @@ class CommitListener(StreamingQueryListener):
         progress = event.progress
         self.progressed(progress.id.bytes, progress.runId.bytes, progress.batchId)
 
+    def reported(self, query_id: bytes, report: BatchReport) -> None:
+        """Passes Spark's figures of a batch on."""
+        self._observer.batch_reported(query_id, report)
+
     def progressed(self, query_id: bytes, run_id: bytes, batch_id: int) -> None:
         """Handles a commit of a run."""
         self._adapter.note_committed(query_id, run_id, batch_id)
@@ -122,6 +136,11 @@ class CommitListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         self._spark_log.query_ended(event.id.bytes, event.exception)
         self._adapter.note_ended(event.id.bytes, event.runId.bytes, event.exception)
+        if event.exception is not None:
+            known = self._adapter.stop_reason(event.id.bytes)
+            self._observer.run_failed(
+                event.id.bytes, event.runId.bytes, run_failure(event.exception, known)
+            )
         self._observer.refresh()
 
     @property
@@ -134,19 +153,18 @@ class CommitListener(StreamingQueryListener):
 
 
 class _SparkEvents(JStreamingQueryListener):
-    """Reads only the needed fields of a progress event. pyspark's own event object needs some
-    hundred JVM calls, on cores that the next batch uses."""
+    """Reads a progress event as one JSON text. pyspark's own event object needs some hundred JVM
+    calls, on cores that the next batch uses."""
 
     def __init__(self, listener: CommitListener) -> None:
         super().__init__(listener)
         self._listener = listener
 
     def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
-        progress = jevent.progress()
-        query_id, run_id = (
-            uuid.UUID(identity.toString()).bytes for identity in (progress.id(), progress.runId())
-        )
-        self._listener.progressed(query_id, run_id, progress.batchId())
+        progress = json.loads(jevent.progress().json())
+        query_id, run_id = (uuid.UUID(progress[name]).bytes for name in ("id", "runId"))
+        self._listener.progressed(query_id, run_id, progress["batchId"])
+        self._listener.reported(query_id, batch_report(progress))
 
     def onQueryIdle(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
         """Ignored: nothing has been committed."""

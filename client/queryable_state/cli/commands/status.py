@@ -1,0 +1,175 @@
+"""Commands `queryable-state status`, `errors` and `servers`: what is wrong, and what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from queryable_state.cli.answers import print_json
+from queryable_state.cli.arguments import add_operation
+from queryable_state.cli.tables import bytes_text, ms_text, percent_text, table, time_text
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from queryable_state.client import JobDescription, JobError, QueryableStateClient
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the commands' arguments."""
+    status = commands.add_parser(
+        "status",
+        help="what is known of a job, what is wrong with it, and what to do",
+        description="Shows a job's health with findings and next steps, rates, durations, "
+        "watermark, checkpoints, operators and owners.",
+    )
+    _add_job(status)
+    add_operation(status, _status, of_state=False)
+    errors = commands.add_parser(
+        "errors",
+        help="the newest failures of a job's runs",
+        description="Shows the newest failures of a job's runs with their causes, newest first.",
+    )
+    _add_job(errors)
+    add_operation(errors, _errors, of_state=False)
+    servers = commands.add_parser(
+        "servers",
+        help="the state servers and their leases",
+        description="Lists the state servers: live ones, then lost ones, newest first.",
+    )
+    add_operation(servers, _servers, of_state=False)
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "job", nargs="?", metavar="JOB", help="id or name (default: the only job that runs)"
+    )
+
+
+async def _status(options: argparse.Namespace, client: QueryableStateClient) -> int:
+    job = await client.describe_job(options.job)
+    if options.json:
+        print_json(dataclasses.asdict(job))
+    else:
+        print(*_lines(job), sep="\n")
+    return 0
+
+
+async def _errors(options: argparse.Namespace, client: QueryableStateClient) -> int:
+    job = await client.describe_job(options.job)
+    if options.json:
+        print_json({"errors": [dataclasses.asdict(error) for error in job.errors]})
+        return 0
+    for error in job.errors:
+        print(*_error_lines(error), sep="\n")
+    if not job.errors:
+        print(f"no run of {job.info.name or job.info.job_id} has failed in this driver")
+    return 0
+
+
+async def _servers(options: argparse.Namespace, client: QueryableStateClient) -> int:
+    servers = await client.list_servers()
+    if options.json:
+        print_json({"servers": [dataclasses.asdict(server) for server in servers]})
+        return 0
+    rows = [
+        (
+            server.server_id,
+            server.executor_id,
+            server.query_address,
+            str(server.pid),
+            server.lease,
+            ms_text(server.renewed_ago_ms),
+            str(server.key_groups),
+            bytes_text(server.staged_bytes),
+            ", ".join(server.successors),
+        )
+        for server in servers
+    ]
+    head = (
+        "server",
+        "executor",
+        "address",
+        "pid",
+        "lease",
+        "renewed",
+        "groups",
+        "staged",
+        "now at",
+    )
+    print(*table(head, rows), sep="\n")
+    if servers and servers[0].age_ms:
+        print(f"the driver does not answer; this is {ms_text(servers[0].age_ms)} old")
+    return 0
+
+
+def _lines(job: JobDescription) -> Iterator[str]:
+    info = job.info
+    yield f"job {info.name} ({info.job_id}): {info.health}, started {time_text(info.started_at_ms)}"
+    for finding in job.findings:
+        since = f" since {time_text(finding.since_ms)}" if finding.since_ms else ""
+        yield f"{finding.severity} {finding.code}{since}: {finding.message}"
+        yield f"  next: {finding.next_step}"
+    yield ""
+    batch = job.last_batch
+    running = f", batch {batch.running_batch_id} runs" if batch.running_batch_id >= 0 else ""
+    yield (
+        f"batch {batch.batch_id}: {ms_text(batch.batch_ms)}, commit {ms_text(batch.commit_ms)}, "
+        f"visible after {ms_text(batch.lag_ms)}{running}"
+    )
+    yield (
+        f"rows: {job.rates.rows:,}, {job.rates.input_rows_per_s:,.0f}/s in, "
+        f"{job.rates.processed_rows_per_s:,.0f}/s processed; restarts: {job.restarts}"
+    )
+    if job.watermark.watermark_ms:
+        yield (
+            f"watermark: {time_text(job.watermark.watermark_ms)}, moved "
+            f"{time_text(job.watermark.moved_at_ms)}"
+        )
+    yield _checkpoint_line(job)
+    for snapshot in (job.checkpoints.running, *job.savepoints):
+        if snapshot is not None:
+            kind = "savepoint" if snapshot.savepoint else "checkpoint"
+            done = percent_text(snapshot.ranges_done, snapshot.ranges)
+            yield f"{kind} {snapshot.path} is being written: {done}"
+    if job.restores:
+        yield f"restoring: {len(job.restores)} subtasks"
+    rows = [
+        (
+            operator.name or operator.uid,
+            ", ".join(operator.states),
+            f"{owner.first_key_group}-{owner.last_key_group}",
+            owner.server_id or "none",
+            "open" if owner.open else "not open",
+        )
+        for operator in job.operators
+        for owner in operator.owners
+    ]
+    if rows:
+        yield ""
+        yield from table(("operator", "states", "key groups", "server", "state"), rows)
+
+
+def _checkpoint_line(job: JobDescription) -> str:
+    checkpoints = job.checkpoints
+    last = checkpoints.last_completed
+    if last is None:
+        return "checkpoints: none" if checkpoints.durable else "checkpoints: state is not durable"
+    failed = f", {checkpoints.failures_in_a_row} failed since" * bool(checkpoints.failures_in_a_row)
+    return (
+        f"checkpoint {last.checkpoint_id}: batch {last.batch_id}, {time_text(last.at_ms)}, "
+        f"{bytes_text(last.bytes)} in {ms_text(last.duration_ms)}{failed}"
+    )
+
+
+def _error_lines(error: JobError) -> Iterator[str]:
+    times = f" ({error.count} runs in a row)" if error.count > 1 else ""
+    at = f", batch {error.batch_id}" if error.batch_id >= 0 else ""
+    yield f"{time_text(error.at_ms)}{at}{times}: {error.reason or 'Spark'}: {error.message}"
+    fields = (("operator", error.operator), ("key", error.key_json), ("record", error.record))
+    for name, text in fields:
+        if text:
+            yield f"  {name}: {text}"
+    for line in error.traceback.splitlines():
+        yield f"  {line}"

@@ -1,0 +1,310 @@
+"""Findings: what is wrong with a job, and what to do, as plain sentences.
+
+Pure rules on the known facts of one job; each returns its findings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.status.texts import age_text, clock_text, count_text
+from queryable_state.v1 import registration_pb2, status_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from queryable_state.server.coordinator.servers.departures import Departure, Succession
+    from queryable_state.server.coordinator.status.job_facts import DamagedFile
+
+WARNING = status_pb2.Finding.WARNING
+ERROR = status_pb2.Finding.ERROR
+
+# Spark's default trigger and short pauses of a source are shorter.
+_STUCK_MS = 30_000
+_LONG_BATCH_MS = 30_000
+_TIMES_USUAL = 5
+_NO_BATCH_MS = 30_000
+_RECENT_MS = 10 * 60_000
+_INTERVALS = 3
+_LEAST_AGE_MS = 60_000
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """The facts that the rules read."""
+
+    description: status_pb2.JobDescription
+    now_ms: int
+    failing_since_ms: int = 0
+    restart_at_ms: int = 0
+    committed_at_ms: int = 0
+    usual_batch_ms: int = 0
+    refusal: str = ""
+    """Why the newest run was refused; empty: it was not."""
+    expects_watermark: bool = False
+    """The job has state with windows or event-time timers."""
+    damaged: Sequence[DamagedFile] = ()
+    departures: Sequence[tuple[Departure, Succession]] = ()
+    """Lost servers that had state of the job, newest first."""
+
+    @property
+    def is_running(self) -> bool:
+        return self.description.info.status == registration_pb2.RUNNING
+
+
+def findings_of(situation: Situation) -> list[status_pb2.Finding]:
+    """All findings, most urgent first."""
+    rules = (
+        _failures,
+        _refusals,
+        _lost_servers,
+        _damaged_files,
+        _batches,
+        _watermarks,
+        _checkpoints,
+    )
+    found = [finding for rule in rules for finding in rule(situation)]
+    return sorted(found, key=lambda finding: -finding.severity)
+
+
+def health_of(
+    situation: Situation, findings: Sequence[status_pb2.Finding]
+) -> registration_pb2.JobInfo.Health.ValueType:
+    """The state of the job in one word."""
+    health = registration_pb2.JobInfo
+    status = situation.description.info.status
+    if status == registration_pb2.FAILED:
+        return health.RESTARTING if situation.restart_at_ms else health.FAILING
+    if status == registration_pb2.FINISHED:
+        # A run that failed is reported as ended first, and its cause a moment later.
+        if situation.restart_at_ms:
+            return health.RESTARTING
+        return health.FAILING if situation.failing_since_ms else health.ENDED
+    if situation.refusal:
+        return health.FAILING
+    if situation.failing_since_ms:
+        return health.RESTARTING
+    return health.ATTENTION if findings else health.HEALTHY
+
+
+def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
+    description = situation.description
+    if not description.HasField("last_error"):
+        return
+    error = description.last_error
+    ended = description.info.status == registration_pb2.FAILED
+    recent = situation.now_ms - error.at_ms < _RECENT_MS
+    if not (ended or situation.failing_since_ms or recent):
+        return
+    severity = ERROR if ended or situation.failing_since_ms else WARNING
+    since_ms = situation.failing_since_ms or error.at_ms
+    times = f" ({count_text(error.count, 'run')} in a row)" if error.count > 1 else ""
+    at = f" at batch {error.batch_id}" if error.batch_id >= 0 else ""
+    if situation.restart_at_ms:
+        state = "failed and is started again"
+    elif ended:
+        state = "has failed and is not started again"
+    elif situation.failing_since_ms:
+        state = "failed and was started again; it has committed no batch since"
+    else:
+        state = "failed and was started again; it commits batches now"
+    if error.record:
+        where = f" in operator {error.operator}" if error.operator else ""
+        key = f", key {error.key_json}" if error.key_json else ""
+        yield _finding(
+            "POISON_RECORD",
+            severity,
+            since_ms,
+            f"The job {state}{times}: its function fails{at}{where}{key}, at the record "
+            f"{error.record}: {error.message}",
+            "Let the function skip such a record or send it to a side output, or correct it at "
+            "the source; then start the job again from its checkpoint, which repeats the batch.",
+        )
+        return
+    yield _finding(
+        "JOB_FAILED" if ended and not situation.restart_at_ms else "JOB_RESTARTING",
+        severity,
+        since_ms,
+        f"The job {state}{times}{at}: {error.message}",
+        "Remove this cause; `queryable-state errors JOB` shows the whole error, and a start with "
+        "the same checkpoint location continues after the newest committed batch.",
+    )
+
+
+def _refusals(situation: Situation) -> Iterator[status_pb2.Finding]:
+    if situation.refusal and situation.is_running:
+        yield _finding(
+            "RUN_REFUSED",
+            ERROR,
+            0,
+            f"The coordinator refuses further batches of the job: {situation.refusal}",
+            "Follow this error, then start the job again with the same checkpoint location.",
+        )
+
+
+def _lost_servers(situation: Situation) -> Iterator[status_pb2.Finding]:
+    for departure, now in situation.departures:
+        server = departure.server
+        is_over = not now.unowned
+        if departure.how == status_pb2.ServerStatus.LEFT and is_over:
+            continue
+        if is_over and situation.now_ms - departure.at_ms >= _RECENT_MS:
+            continue
+        verb = (
+            "has shut down"
+            if departure.how == status_pb2.ServerStatus.LEFT
+            else f"has not renewed its lease since {clock_text(departure.renewed_at_ms)}"
+        )
+        taken = f"taken by {', '.join(now.successors[:_MOST_NAMED])}"
+        if now.successors and is_over:
+            groups = f"its {count_text(now.key_groups, 'key group')} were {taken}"
+        elif now.successors:
+            groups = (
+                f"{now.unowned} of its {count_text(now.key_groups, 'key group')} are not open yet, "
+                f"the others were {taken}"
+            )
+        else:
+            groups = f"no server has its {count_text(now.key_groups, 'key group')} open yet"
+        host = server.query_address.rpartition(":")[0]
+        log = f", log {server.log_file}" if server.log_file else ""
+        process = f"executor {server.executor_id} on {host} (process {server.pid}{log})"
+        yield _finding(
+            "SERVER_LOST",
+            WARNING if is_over else ERROR,
+            departure.at_ms,
+            f"State server {server.server_id} of {process} {verb}; {groups}.",
+            "Look why this process ended (memory, host, a signal); nothing else is to do, the "
+            "state is complete on its new owners."
+            if is_over
+            else "The next batch of the job opens the state on another server; if that does not "
+            "happen within a minute, check that executors are live, and the process named here.",
+        )
+
+
+def _damaged_files(situation: Situation) -> Iterator[status_pb2.Finding]:
+    for damaged in situation.damaged:
+        yield _finding(
+            "CHECKPOINT_DAMAGED",
+            WARNING if situation.is_running else ERROR,
+            damaged.at_ms,
+            f"A file of a checkpoint is damaged and was not used: {damaged.path}: "
+            f"{damaged.problem}",
+            "An older checkpoint and its changelogs were used instead; check the disk or the "
+            "store of this path, and take a savepoint once the job runs.",
+        )
+
+
+def _batches(situation: Situation) -> Iterator[status_pb2.Finding]:
+    if not situation.is_running or situation.failing_since_ms:
+        return
+    description, now_ms = situation.description, situation.now_ms
+    batch = description.last_batch
+    if batch.running_batch_id >= 0 and batch.running_since_ms:
+        age_ms = now_ms - batch.running_since_ms
+        if age_ms >= max(_LONG_BATCH_MS, _TIMES_USUAL * situation.usual_batch_ms):
+            usual = (
+                f"; the batches before it took {age_text(situation.usual_batch_ms)}"
+                if situation.usual_batch_ms
+                else ""
+            )
+            yield _finding(
+                "BATCH_SLOW",
+                WARNING,
+                batch.running_since_ms,
+                f"Batch {batch.running_batch_id} has been running for {age_text(age_ms)}{usual}.",
+                "Look at its tasks in the Spark UI, and at `queryable-state status JOB` for "
+                "restores and lost servers.",
+            )
+    elif batch.batch_id < 0 and not situation.committed_at_ms:
+        age_ms = now_ms - description.info.started_at_ms
+        if description.info.started_at_ms and age_ms >= _NO_BATCH_MS:
+            yield _finding(
+                "NO_BATCH",
+                WARNING,
+                description.info.started_at_ms,
+                f"The job has begun no batch since it was started {age_text(age_ms)} ago.",
+                "Check that its sources have input, and that Spark has executors for it.",
+            )
+
+
+def _watermarks(situation: Situation) -> Iterator[status_pb2.Finding]:
+    watermark, now_ms = situation.description.watermark, situation.now_ms
+    if not situation.is_running or situation.failing_since_ms:
+        return
+    if not (watermark.watermark_ms or situation.expects_watermark):
+        return
+    stuck_ms = now_ms - watermark.moved_at_ms
+    if not watermark.moved_at_ms or not watermark.rows_since or stuck_ms < _STUCK_MS:
+        return
+    sources = situation.description.sources
+    idle = [
+        f"input {number} ({source.description}) has had no rows"
+        + (f" for {age_text(now_ms - source.last_rows_at_ms)}" if source.last_rows_at_ms else "")
+        for number, source in enumerate(sources)
+        if now_ms - source.last_rows_at_ms >= _STUCK_MS
+    ]
+    cause = f"; {'; '.join(idle[:_MOST_NAMED])}" if idle and len(idle) < len(sources) else ""
+    value = clock_text(watermark.watermark_ms) if watermark.watermark_ms else "no value"
+    yield _finding(
+        "WATERMARK_STUCK",
+        WARNING,
+        watermark.moved_at_ms,
+        f"The watermark has stood at {value} for {age_text(stuck_ms)}, while "
+        f"{count_text(watermark.rows_since, 'row')} arrived{cause}.",
+        "Give the idle input records or leave it out: the slowest input holds the watermark back."
+        if cause
+        else "Check the event times of the newest records: rows older than the watermark never "
+        "move it, and windows and timers wait for it.",
+    )
+
+
+def _checkpoints(situation: Situation) -> Iterator[status_pb2.Finding]:
+    status, now_ms = situation.description.checkpoints, situation.now_ms
+    if status.failures_in_a_row:
+        yield _finding(
+            "CHECKPOINT_FAILING",
+            WARNING,
+            status.last_failure_at_ms,
+            f"The last {count_text(status.failures_in_a_row, 'checkpoint')} failed: "
+            f"{status.last_failure}",
+            f"Check that {status.root or 'the checkpoint directory'} can be written and has room; "
+            "the job goes on meanwhile, and its changelogs grow.",
+        )
+    if not (status.durable and status.interval_ms and situation.is_running):
+        return
+    last = status.last_completed
+    batch_id = situation.description.last_batch.batch_id
+    since_ms = last.at_ms or situation.description.info.started_at_ms
+    age_ms = now_ms - since_ms
+    if batch_id <= (last.batch_id if status.HasField("last_completed") else -1) or not since_ms:
+        return
+    if age_ms < max(_LEAST_AGE_MS, _INTERVALS * status.interval_ms):
+        return
+    declined = next((each.failure for each in status.newest if each.outcome == each.DECLINED), "")
+    yield _finding(
+        "CHECKPOINT_OLD",
+        WARNING,
+        since_ms,
+        f"The newest checkpoint is {age_text(age_ms)} old, and one is due every "
+        f"{age_text(status.interval_ms)}" + (f": {declined}" if declined else "."),
+        "Look at the failures and durations of checkpoints in `queryable-state status JOB`; a "
+        "restart now replays all changelogs since that checkpoint.",
+    )
+
+
+def _finding(
+    code: str,
+    severity: status_pb2.Finding.Severity.ValueType,
+    since_ms: int,
+    message: str,
+    next_step: str,
+) -> status_pb2.Finding:
+    return status_pb2.Finding(
+        code=code,
+        severity=severity,
+        since_ms=since_ms,
+        message=message if message.endswith(".") else f"{message}.",
+        next_step=next_step,
+    )

@@ -1,0 +1,163 @@
+"""Recorded facts of jobs that no other table of the coordinator has. All are bounded."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.status.batch_history import BatchHistory
+from queryable_state.v1 import status_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.server.coordinator.model.commits import Commit
+    from queryable_state.server.coordinator.status.reports import BatchReport, RunFailure
+
+_JOBS = 128
+_ERRORS = 32
+_DAMAGED = 8
+_COMMITS = 16
+_TEXT = 4000
+_RECORD = 1000
+# Weight of the newest batch in the usual duration.
+_NEWEST = 0.2
+
+
+@dataclass(frozen=True)
+class DamagedFile:
+    """A file of a checkpoint that a restore could not use."""
+
+    at_ms: int
+    path: str
+    problem: str
+
+
+@dataclass(kw_only=True)
+class JobFacts:
+    """Facts of one job. Times are milliseconds since the epoch, 0: never."""
+
+    errors: deque[status_pb2.JobError] = field(default_factory=lambda: deque(maxlen=_ERRORS))
+    """Failures of runs, newest first."""
+    failing_since_ms: int = 0
+    """The first failure since the last commit; 0: none."""
+    restart_at_ms: int = 0
+    """When the failed job starts again; 0: no restart is pending."""
+    report: BatchReport | None = None
+    """The newest one."""
+    usual_batch_ms: float = 0.0
+    """Average duration of the batches, newer ones weigh more."""
+    commit_ms: dict[int, int] = field(default_factory=dict)
+    """Duration of the publication of the newest commits, by batch."""
+    visible_at_ms: dict[int, int] = field(default_factory=dict)
+    """End of the publication of the newest commits, by batch."""
+    committed_at_ms: int = 0
+    """The newest publication."""
+    watermark_ms: int = 0
+    moved_at_ms: int = 0
+    """When the watermark last moved."""
+    rows_since: int = 0
+    """Rows since the watermark last moved."""
+    source_rows_at_ms: dict[int, int] = field(default_factory=dict)
+    """The newest batch with rows of each source."""
+    damaged: deque[DamagedFile] = field(default_factory=lambda: deque(maxlen=_DAMAGED))
+    history: BatchHistory = field(default_factory=BatchHistory)
+
+
+class FactTable:
+    """Facts of the newest jobs. Thread-safe, no I/O."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self.lock = threading.Lock()
+        """Held by readers of the facts that `of` returns."""
+        self._jobs: dict[bytes, JobFacts] = {}
+
+    def of(self, query_id: bytes) -> JobFacts:
+        """The facts of a job. Call with `lock` held."""
+        facts = self._jobs.get(query_id)
+        if facts is None:
+            facts = self._jobs[query_id] = JobFacts()
+            if len(self._jobs) > _JOBS:
+                del self._jobs[next(iter(self._jobs))]
+        return facts
+
+    def published(self, query_id: bytes, commit: Commit) -> None:
+        """Records that all servers answer from a commit."""
+        now_ms = self._wall_ms()
+        with self.lock:
+            facts = self.of(query_id)
+            took_ms = max(0, now_ms - commit.commit_time_ms)
+            facts.commit_ms[commit.version] = took_ms
+            facts.visible_at_ms[commit.version] = now_ms
+            if len(facts.commit_ms) > _COMMITS:
+                del facts.commit_ms[next(iter(facts.commit_ms))]
+                del facts.visible_at_ms[next(iter(facts.visible_at_ms))]
+            facts.committed_at_ms, facts.failing_since_ms = now_ms, 0
+            if commit.watermark_ms != facts.watermark_ms or not facts.moved_at_ms:
+                facts.watermark_ms, facts.moved_at_ms = commit.watermark_ms, now_ms
+                facts.rows_since = 0
+            facts.history.committed(commit.version, now_ms, took_ms, commit.watermark_ms)
+
+    def batch_reported(self, query_id: bytes, report: BatchReport) -> None:
+        """Records the engine's report of a batch."""
+        with self.lock:
+            facts = self.of(query_id)
+            before = facts.report
+            if before is not None and before.batch_id == report.batch_id:
+                return
+            facts.report = report
+            usual = facts.usual_batch_ms or report.duration_ms
+            facts.usual_batch_ms = usual + _NEWEST * (report.duration_ms - usual)
+            facts.rows_since += report.rows
+            for position, source in enumerate(report.sources):
+                if source.rows or position not in facts.source_rows_at_ms:
+                    facts.source_rows_at_ms[position] = report.ended_at_ms if source.rows else 0
+            facts.history.reported(
+                report.batch_id, report.ended_at_ms, report.rows, report.duration_ms
+            )
+
+    def run_failed(self, query_id: bytes, run_id: bytes, failure: RunFailure) -> None:
+        """Records the failure of a run, once for each run."""
+        with self.lock:
+            facts = self.of(query_id)
+            if facts.errors and facts.errors[0].run_id == run_id:
+                return
+            facts.failing_since_ms = facts.failing_since_ms or self._wall_ms()
+            error = status_pb2.JobError(
+                at_ms=self._wall_ms(),
+                message=failure.message[:_TEXT],
+                reason=failure.reason,
+                operator=failure.operator,
+                key_json=failure.key_json,
+                record=failure.record[:_RECORD],
+                batch_id=failure.batch_id,
+                run_id=run_id,
+                traceback=failure.traceback[:_TEXT],
+                count=1,
+            )
+            last = facts.errors[0] if facts.errors else None
+            if last and (last.message, last.batch_id) == (error.message, error.batch_id):
+                error.count += last.count
+                facts.errors[0] = error
+            else:
+                facts.errors.appendleft(error)
+
+    def restart_pending(self, query_id: bytes, at_ms: int) -> None:
+        """Records when a failed job is started again; 0: no restart is pending any more."""
+        with self.lock:
+            self.of(query_id).restart_at_ms = at_ms
+
+    def file_damaged(self, query_id: bytes, path: str, problem: str) -> None:
+        """Records a file of a checkpoint that a restore could not use; once for each path."""
+        with self.lock:
+            damaged = self.of(query_id).damaged
+            if all(each.path != path for each in damaged):
+                damaged.appendleft(DamagedFile(self._wall_ms(), path, problem))
+
+    def forget(self, query_id: bytes) -> None:
+        """Forgets a dropped job."""
+        with self.lock:
+            self._jobs.pop(query_id, None)

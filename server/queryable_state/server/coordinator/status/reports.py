@@ -1,0 +1,47 @@
+"""Reports of the stream engine on batches and failed runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceReport:
+    """The part of one source in a batch."""
+
+    description: str
+    """As the engine describes the source."""
+    rows: int
+    rows_per_s: float
+    """Rows that arrived in a second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchReport:
+    """A finished batch, as the engine reports it."""
+
+    batch_id: int
+    ended_at_ms: int
+    """Milliseconds since the epoch."""
+    duration_ms: int
+    """From its trigger to its end."""
+    rows: int
+    input_rows_per_s: float
+    processed_rows_per_s: float
+    sources: tuple[SourceReport, ...] = ()
+    """In the order of the batch's offsets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFailure:
+    """The cause of a failed run, without the engine's wrapping errors."""
+
+    message: str
+    reason: str = ""
+    """Name of our reason; empty: it is not an error of this package."""
+    operator: str = ""
+    key_json: str = ""
+    record: str = ""
+    batch_id: int = -1
+    traceback: str = ""
+    """Of the user's function; empty: unknown."""

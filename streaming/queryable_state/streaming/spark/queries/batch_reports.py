@@ -1,0 +1,36 @@
+"""Spark's progress of a batch as a report for the coordinator."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.server.coordinator import BatchReport, SourceReport
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MOST_CHARACTERS = 200
+
+
+def batch_report(progress: Mapping[str, Any]) -> BatchReport:
+    """The report of a batch from the JSON of Spark's `StreamingQueryProgress`."""
+    duration_ms = int(progress.get("durationMs", {}).get("triggerExecution", 0))
+    started = datetime.fromisoformat(progress["timestamp"])
+    return BatchReport(
+        batch_id=progress["batchId"],
+        ended_at_ms=round(started.timestamp() * 1000) + duration_ms,
+        duration_ms=duration_ms,
+        rows=int(progress.get("numInputRows", 0)),
+        # Spark leaves out rates that are not finite.
+        input_rows_per_s=float(progress.get("inputRowsPerSecond", 0.0)),
+        processed_rows_per_s=float(progress.get("processedRowsPerSecond", 0.0)),
+        sources=tuple(
+            SourceReport(
+                description=str(source.get("description", ""))[:_MOST_CHARACTERS],
+                rows=int(source.get("numInputRows", 0)),
+                rows_per_s=float(source.get("inputRowsPerSecond", 0.0)),
+            )
+            for source in progress.get("sources", ())
+        ),
+    )

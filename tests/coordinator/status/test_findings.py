@@ -1,0 +1,174 @@
+"""Facts of incidents, and the findings that name them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queryable_state.server.coordinator.model.commits import Commit
+from queryable_state.server.coordinator.status.batch_history import BatchHistory
+from queryable_state.server.coordinator.status.findings import Situation, findings_of, health_of
+from queryable_state.server.coordinator.status.job_facts import DamagedFile, FactTable
+from queryable_state.server.coordinator.status.reports import BatchReport, RunFailure
+from queryable_state.v1 import registration_pb2, status_pb2
+
+NOW_MS = 1_700_000_000_000
+HEALTH = registration_pb2.JobInfo.Health
+QUERY = bytes(16)
+
+
+def situation(
+    description: status_pb2.JobDescription | None = None,
+    *,
+    status: registration_pb2.JobStatus.ValueType = registration_pb2.RUNNING,
+    **facts: Any,
+) -> Situation:
+    description = description or status_pb2.JobDescription()
+    description.info.status = status
+    if not description.HasField("last_batch"):
+        description.last_batch.running_batch_id = -1
+    return Situation(description=description, now_ms=NOW_MS, **facts)
+
+
+def codes(found: Situation) -> list[str]:
+    return [finding.code for finding in findings_of(found)]
+
+
+def failed(**fields: Any) -> status_pb2.JobDescription:
+    known: dict[str, Any] = {"at_ms": NOW_MS - 1000, "batch_id": 3, "count": 1}
+    error = status_pb2.JobError(**(known | fields))
+    return status_pb2.JobDescription(last_error=error, errors=[error])
+
+
+def test_a_job_with_no_facts_against_it_is_healthy() -> None:
+    assert not findings_of(situation())
+    assert health_of(situation(), []) == HEALTH.Value("HEALTHY")
+
+
+@pytest.mark.parametrize(
+    ("status", "facts", "health", "code"),
+    [
+        (registration_pb2.FAILED, {"failing_since_ms": 1}, "FAILING", "JOB_FAILED"),
+        (registration_pb2.FAILED, {"restart_at_ms": NOW_MS}, "RESTARTING", "JOB_RESTARTING"),
+        (registration_pb2.RUNNING, {"failing_since_ms": 1}, "RESTARTING", "JOB_RESTARTING"),
+        (registration_pb2.RUNNING, {}, "ATTENTION", "JOB_RESTARTING"),
+    ],
+)
+def test_a_failed_run_is_never_healthy(
+    status: registration_pb2.JobStatus.ValueType, facts: dict[str, int], health: str, code: str
+) -> None:
+    found = situation(failed(message="ValueError: no"), status=status, **facts)
+    [finding] = findings = findings_of(found)
+    assert finding.code == code
+    assert "ValueError: no" in finding.message
+    assert finding.next_step
+    assert health_of(found, findings) == HEALTH.Value(health)
+
+
+def test_a_poison_record_is_named_with_its_operator_and_key() -> None:
+    error = failed(
+        message="process_element failed: KeyError: 3",
+        operator="count",
+        key_json='"sensor_1"',
+        record="Row(id=7)",
+        count=4,
+    )
+    [finding] = findings_of(situation(error, failing_since_ms=5))
+    assert finding.code == "POISON_RECORD"
+    for part in ("batch 3", "operator count", '"sensor_1"', "Row(id=7)", "4 runs in a row"):
+        assert part in finding.message
+    assert "side output" in finding.next_step
+
+
+def test_a_stuck_watermark_names_the_idle_input() -> None:
+    description = status_pb2.JobDescription(
+        watermark=status_pb2.Watermark(
+            watermark_ms=NOW_MS - 90_000, moved_at_ms=NOW_MS - 45_000, rows_since=10
+        ),
+        sources=[
+            status_pb2.SourceStatus(description="busy", last_rows_at_ms=NOW_MS - 100),
+            status_pb2.SourceStatus(description="quiet", last_rows_at_ms=NOW_MS - 60_000),
+        ],
+    )
+    [finding] = findings_of(situation(description))
+    assert finding.code == "WATERMARK_STUCK"
+    assert "input 1 (quiet) has had no rows for 60 s" in finding.message
+    assert "busy" not in finding.message
+    description.watermark.rows_since = 0
+    assert not findings_of(situation(description))
+
+
+def test_failing_and_old_checkpoints_and_damaged_files_are_found() -> None:
+    description = status_pb2.JobDescription(
+        checkpoints=status_pb2.CheckpointStatus(
+            durable=True,
+            interval_ms=10_000,
+            failures_in_a_row=2,
+            last_failure="no space left",
+            last_completed=status_pb2.CheckpointSummary(batch_id=1, at_ms=NOW_MS - 300_000),
+        ),
+        last_batch=status_pb2.BatchTimes(batch_id=9, running_batch_id=-1),
+    )
+    damaged = [DamagedFile(NOW_MS, "/root/chk-3/file", "wrong checksum")]
+    found = situation(description, damaged=damaged, committed_at_ms=NOW_MS)
+    assert codes(found) == ["CHECKPOINT_DAMAGED", "CHECKPOINT_FAILING", "CHECKPOINT_OLD"]
+    texts = " ".join(finding.message for finding in findings_of(found))
+    assert "no space left" in texts
+    assert "/root/chk-3/file" in texts
+
+
+def test_a_batch_that_takes_much_longer_than_the_others_is_found() -> None:
+    batch = status_pb2.BatchTimes(batch_id=6, running_batch_id=7, running_since_ms=NOW_MS - 40_000)
+    description = status_pb2.JobDescription(last_batch=batch)
+    assert codes(situation(description, usual_batch_ms=2_000)) == ["BATCH_SLOW"]
+    assert not codes(situation(description, usual_batch_ms=30_000))
+
+
+def test_failures_are_counted_once_a_run_and_end_with_a_commit() -> None:
+    facts = FactTable(lambda: NOW_MS)
+    for run in (b"1" * 16, b"1" * 16, b"2" * 16):
+        facts.run_failed(QUERY, run, RunFailure(message="ValueError: no", batch_id=3))
+    with facts.lock:
+        [error] = facts.of(QUERY).errors
+        assert (error.count, error.batch_id) == (2, 3)
+        assert facts.of(QUERY).failing_since_ms == NOW_MS
+    facts.published(QUERY, Commit(3, NOW_MS - 20, 5))
+    with facts.lock:
+        known = facts.of(QUERY)
+        assert not known.failing_since_ms
+        assert known.commit_ms[3] == 20
+
+
+def test_rows_are_counted_while_the_watermark_stands() -> None:
+    facts = FactTable(lambda: NOW_MS)
+    facts.published(QUERY, Commit(0, NOW_MS, 5))
+    for batch_id in (1, 2, 2):
+        facts.batch_reported(
+            QUERY,
+            BatchReport(
+                batch_id=batch_id,
+                ended_at_ms=NOW_MS,
+                duration_ms=100,
+                rows=10,
+                input_rows_per_s=1.0,
+                processed_rows_per_s=1.0,
+            ),
+        )
+    with facts.lock:
+        assert facts.of(QUERY).rows_since == 20
+    facts.published(QUERY, Commit(3, NOW_MS, 6))
+    with facts.lock:
+        assert facts.of(QUERY).rows_since == 0
+
+
+def test_history_is_thinned_and_bounded() -> None:
+    history = BatchHistory()
+    for batch_id in range(20_000):
+        history.committed(batch_id, batch_id * 500, 3, batch_id)
+        history.reported(batch_id, batch_id * 500, 2, 40)
+    points = list(history.last_hour(20_000 * 500))
+    assert len(points) <= 720
+    assert points[-1].batch_id == 19_999
+    assert {point.rows for point in points} == {20}
+    assert [point.batch_id for point in points] == sorted(point.batch_id for point in points)
