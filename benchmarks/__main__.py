@@ -25,6 +25,7 @@ PROGRAMS = (
     "latency.timers",
     "latency.kafka",
     "mixed",
+    "rest",
     "soak",
     "recovery",
     "capacity",
