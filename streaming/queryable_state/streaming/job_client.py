@@ -68,13 +68,13 @@ class JobClient(JobAddresses):
         config: JobConfig,
     ) -> JobClient:
         """Starts the first query of a job and returns the job's client."""
-        adapter = application.adapter
+        adapter, coordinator = application.adapter, application.coordinator
 
         def error_of(query: StreamingQuery) -> Exception | None:
             return adapter.stop_reason(uuid.UUID(str(query.id)).bytes) or failure_of(query)
 
         def start_again() -> StreamingQuery:
-            adapter.forget_stop(uuid.UUID(str(runs.query.id)).bytes)
+            adapter.forget_stop(runs.query_id)
             return start()
 
         runs = JobRuns(
@@ -84,9 +84,7 @@ class JobClient(JobAddresses):
             decision,
             start_again=start_again,
             is_over=lambda: application.closed,
-            on_restart=lambda at_ms: application.coordinator.restart_pending(
-                uuid.UUID(str(runs.query.id)).bytes, at_ms
-            ),
+            on_restart=lambda at_ms: coordinator.restart_pending(runs.query_id, at_ms),
         )
         return cls(application, name, runs, paths=paths, config=config)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.config.restart_strategy import Failure
@@ -66,6 +67,11 @@ class JobRuns:
         """The newest run."""
         with self._changed:
             return self._query
+
+    @property
+    def query_id(self) -> bytes:
+        """Id of the query, the same in all runs: 16 bytes."""
+        return uuid.UUID(str(self.query.id)).bytes
 
     @property
     def restarts(self) -> int:

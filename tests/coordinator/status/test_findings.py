@@ -8,9 +8,10 @@ import pytest
 
 from queryable_state.server.coordinator.model.commits import Commit
 from queryable_state.server.coordinator.status.batch_history import BatchHistory
-from queryable_state.server.coordinator.status.findings import Situation, findings_of, health_of
+from queryable_state.server.coordinator.status.findings import findings_of
 from queryable_state.server.coordinator.status.job_facts import DamagedFile, FactTable
 from queryable_state.server.coordinator.status.reports import BatchReport, RunFailure
+from queryable_state.server.coordinator.status.situation import Situation, health_of
 from queryable_state.v1 import registration_pb2, status_pb2
 
 NOW_MS = 1_700_000_000_000

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from tests.spark.conftest import MakeFeed
 
+    from queryable_state.server.coordinator import BatchReport, RunFailure
+
 ROW = {"sensor": "a", "temperature": 1.0}
 
 
@@ -30,10 +32,18 @@ class Observed:
 
     def __init__(self) -> None:
         self.commits: list[tuple[bytes, int]] = []
+        self.reports: list[BatchReport] = []
+        self.failures: list[RunFailure] = []
         self.ends = 0
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
         self.commits.append((query_id, batch_id))
+
+    def batch_reported(self, query_id: bytes, report: BatchReport) -> None:
+        self.reports.append(report)
+
+    def run_failed(self, query_id: bytes, run_id: bytes, failure: RunFailure) -> None:
+        self.failures.append(failure)
 
     def refresh(self) -> None:
         self.ends += 1

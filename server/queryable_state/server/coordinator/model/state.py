@@ -6,11 +6,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.model.commits import Commit, Commits
+from queryable_state.server.coordinator.model.departed.departures import Departures
 from queryable_state.server.coordinator.model.jobs import Job, JobRegistry
 from queryable_state.server.coordinator.model.placement import Placement
 from queryable_state.server.coordinator.model.registrations import RegistrationTable
 from queryable_state.server.coordinator.model.servers import ServerTable
-from queryable_state.server.coordinator.servers.departures import Departures
 from queryable_state.v1 import status_pb2
 from queryable_state.wire.errors import (
     JobError,

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from queryable_state.server.coordinator.batches.catalog import job_info
 from queryable_state.server.coordinator.model.jobs import FAILED, RUNNING
 from queryable_state.server.coordinator.status.checkpoint_status import checkpoint_status
-from queryable_state.server.coordinator.status.findings import Situation, findings_of, health_of
+from queryable_state.server.coordinator.status.findings import findings_of
 from queryable_state.server.coordinator.status.operator_status import operator_statuses, restores_of
 from queryable_state.server.coordinator.status.reports import RunFailure
+from queryable_state.server.coordinator.status.situation import Situation, health_of
 from queryable_state.server.job_names import NamedJob, only_job
 from queryable_state.v1 import query_pb2, registration_pb2, status_pb2
 

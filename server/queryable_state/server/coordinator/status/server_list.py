@@ -8,9 +8,9 @@ from queryable_state.v1 import status_pb2
 from queryable_state.wire.keys.key_groups import key_group_range
 
 if TYPE_CHECKING:
+    from queryable_state.server.coordinator.model.departed.departures import Departure
     from queryable_state.server.coordinator.model.servers import Server
     from queryable_state.server.coordinator.model.state import CoordinatorState
-    from queryable_state.server.coordinator.servers.departures import Departure
 
 
 class ServerList:

@@ -1,0 +1,58 @@
+"""Facts of one job that the rules of findings read, and the health they add up to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.v1 import registration_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queryable_state.server.coordinator.model.departed.departures import Departure, Succession
+    from queryable_state.server.coordinator.status.job_facts import DamagedFile
+    from queryable_state.v1 import status_pb2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """The facts that the rules read."""
+
+    description: status_pb2.JobDescription
+    now_ms: int
+    failing_since_ms: int = 0
+    restart_at_ms: int = 0
+    committed_at_ms: int = 0
+    usual_batch_ms: int = 0
+    refusal: str = ""
+    """Why the newest run was refused; empty: it was not."""
+    expects_watermark: bool = False
+    """The job has state with windows or event-time timers."""
+    damaged: Sequence[DamagedFile] = ()
+    departures: Sequence[tuple[Departure, Succession]] = ()
+    """Lost servers that had state of the job, newest first."""
+
+    @property
+    def is_running(self) -> bool:
+        return self.description.info.status == registration_pb2.RUNNING
+
+
+def health_of(
+    situation: Situation, findings: Sequence[status_pb2.Finding]
+) -> registration_pb2.JobInfo.Health.ValueType:
+    """The state of the job in one word."""
+    health = registration_pb2.JobInfo
+    status = situation.description.info.status
+    if status == registration_pb2.FAILED:
+        return health.RESTARTING if situation.restart_at_ms else health.FAILING
+    if status == registration_pb2.FINISHED:
+        # A run that failed is reported as ended first, and its cause a moment later.
+        if situation.restart_at_ms:
+            return health.RESTARTING
+        return health.FAILING if situation.failing_since_ms else health.ENDED
+    if situation.refusal:
+        return health.FAILING
+    if situation.failing_since_ms:
+        return health.RESTARTING
+    return health.ATTENTION if findings else health.HEALTHY
