@@ -178,18 +178,31 @@ class JobClient(JobAddresses):
         self._settle()
         return True
 
-    def _settle(self) -> None:
+    def _settle(self) -> bool:
         """Waits until the servers serve the newest batch: the commit reaches them after Spark's own
-        waits return."""
+        waits return. False if they do not in time."""
         progress = self.query.lastProgress
-        if progress is not None:
-            self._application.coordinator.settle(
-                self._query_id, progress["batchId"], _SETTLE_TIMEOUT_S
-            )
+        return progress is None or self._application.coordinator.settle(
+            self._query_id, progress["batchId"], _SETTLE_TIMEOUT_S
+        )
 
     def process_all_available(self) -> None:
-        """Waits until all currently available data is processed and visible to queries, across
-        restarts; raises the failure of the job."""
+        """Waits until all currently available data is processed, with the windows and event-time
+        timers that it makes due, and visible to queries, across restarts; raises the failure of the
+        job."""
+        while True:
+            query = self._processed()
+            self.raise_if_failed()
+            # If there was nothing to process, no task has opened the stored state.
+            self._application.coordinator.await_recovered(self._query_id, _RECOVERY_TIMEOUT_S)
+            # Spark's wait also ends while the coordinator does not know yet whether the query needs
+            # a batch without input.
+            owes = self._settle() and self._application.coordinator.owes_batch(self._query_id)
+            if not owes or not query.isActive:
+                return
+
+    def _processed(self) -> StreamingQuery:
+        """Waits until the newest run has no more input; returns it."""
         while True:
             query = self.query
             try:
@@ -199,13 +212,8 @@ class JobClient(JobAddresses):
                     continue
                 self.raise_if_failed()
                 raise
-            if not query.isActive and self._runs.wait_next(query):
-                continue
-            break
-        self.raise_if_failed()
-        # If there was nothing to process, no task has opened the stored state.
-        self._application.coordinator.await_recovered(self._query_id, _RECOVERY_TIMEOUT_S)
-        self._settle()
+            if query.isActive or not self._runs.wait_next(query):
+                return query
 
     def trigger_checkpoint(self, timeout_s: float = 600.0) -> CheckpointReport:
         """Takes a checkpoint now; raises a `CheckpointError` if it fails."""

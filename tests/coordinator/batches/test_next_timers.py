@@ -37,8 +37,9 @@ class TimerJob:
     def subtask(self, index: int, uid: str = "op") -> Subtask:
         return self.subtask_of(self.query_id, index, uid=uid)
 
-    def begin(self, batch_id: int) -> None:
-        begin(self.running.engine, self.peer, self.query_id, self.run_id, batch_id)
+    def begin(self, batch_id: int, clock_id: str = "", *, has_input: bool = True) -> None:
+        self.running.engine.plan(self.query_id, batch_id, clock_id=clock_id, has_input=has_input)
+        self.peer.begin(self.query_id, self.run_id, batch_id)
         for uid in self.uids:
             for index in (0, 1):
                 if batch_id == 0:
@@ -151,3 +152,35 @@ def test_a_dropped_query_has_none(job: TimerJob) -> None:
     job.running.coordinator.refresh()
     job.running.coordinator.drop_query(job.query_id)
     assert job.next_timers() == (None, None)
+
+
+def test_a_query_owes_a_batch_until_its_event_time_timers_have_seen_the_newest_watermark(
+    job: TimerJob,
+) -> None:
+    coordinator, timers = job.running.coordinator, NextTimers(event_time_ms=5)
+    assert not coordinator.owes_batch(job.query_id)
+    job.begin(0, "c" * 32)
+    for index in (0, 1):
+        job.peer.seal(job.subtask(index), 0, timers=timers)
+    # Not known: the batch may still make a timer due.
+    assert coordinator.owes_batch(job.query_id)
+    job.commit(0)
+    assert coordinator.owes_batch(job.query_id)
+    job.begin(1, "c" * 32, has_input=False)
+    for index in (0, 1):
+        job.peer.seal(job.subtask(index), 1, timers=timers)
+    job.commit(1)
+    assert not coordinator.owes_batch(job.query_id)
+
+
+def test_a_query_owes_no_batch_for_timers_of_processing_time(job: TimerJob) -> None:
+    job.begin(0, "c" * 32)
+    for index in (0, 1):
+        job.peer.seal(job.subtask(index), 0, timers=NextTimers(processing_time_ms=1))
+    job.commit(0)
+    assert not job.running.coordinator.owes_batch(job.query_id)
+
+
+def test_a_query_without_a_marker_source_owes_no_batch(job: TimerJob) -> None:
+    job.run(0, NextTimers(event_time_ms=5), NextTimers(event_time_ms=5))
+    assert not job.running.coordinator.owes_batch(job.query_id)

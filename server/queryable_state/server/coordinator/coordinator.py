@@ -218,6 +218,11 @@ class Coordinator:
         """
         return self._parts.commits.settle(query_id, batch_id, timeout_s)
 
+    def owes_batch(self, query_id: bytes) -> bool:
+        """True while the input so far makes another batch of a query necessary, which Spark plans
+        without input: windows and event-time timers become due, or it is not known yet."""
+        return self._parts.marker_batches.owes_batch(query_id)
+
     def next_timers(self, query_id: bytes) -> tuple[int | None, int | None]:
         """The earliest pending timers of a query: processing time and event time, None: none.
 

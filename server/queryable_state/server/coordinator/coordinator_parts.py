@@ -113,7 +113,7 @@ class CoordinatorParts:
         self.commits = BatchCommits(
             engine, self._run_binder, batches, self.operators, self._publisher
         )
-        self._marker_batches = MarkerBatches(
+        self.marker_batches = MarkerBatches(
             engine, state, batches, self._publisher, next_timers=self.timers.next
         )
         self._batch_coordinator = BatchCoordinator(
@@ -178,7 +178,7 @@ class CoordinatorParts:
                 self.watcher,
                 self.objects,
                 self.checkpointing.savepoints,
-                self._marker_batches,
+                self.marker_batches,
                 self.job_status,
                 self.servers,
                 waiting=max(1, settings.workers * 3 // 4),
@@ -209,5 +209,5 @@ class CoordinatorParts:
         """Forgets a dropped query; its files stay."""
         self._run_binder.forget(query_id)
         self._plans.forget(query_id)
-        self._marker_batches.forget(query_id)
+        self.marker_batches.forget(query_id)
         self.facts.forget(query_id)

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.batches.batches import Batches
     from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
     from queryable_state.server.coordinator.model.engine import Engine
+    from queryable_state.server.coordinator.model.jobs import Job
     from queryable_state.server.coordinator.model.state import CoordinatorState
 
 _log = logging.getLogger(__name__)
 
 # What a batch leaves behind changes the answer, and a batch takes longer than this.
 _VALID_MS = 100
+# A time at which no processing-time timer is due.
+_NEVER_MS = -1
 _ON_THE_WIRE = {
     Demand.NONE: coordinator_pb2.BATCH_DEMAND_NONE,
     Demand.BATCH: coordinator_pb2.BATCH_DEMAND_BATCH,
@@ -71,47 +74,59 @@ class MarkerBatches:
         self, request: coordinator_pb2.WantsBatchRequest
     ) -> coordinator_pb2.WantsBatchResponse:
         """What the query of a marker source needs; unknown while its newest batch is in flight."""
-        newest = self._newest(request.clock_id)
+        newest = self._newest_of_source(request.clock_id)
         if newest is not None and not newest.is_published:
             self._take_over_commit(newest)
-            newest = self._newest(request.clock_id)
+            newest = self._newest_of_source(request.clock_id)
         if newest is not None and newest.is_over:
             return coordinator_pb2.WantsBatchResponse(
                 demand=coordinator_pb2.BATCH_DEMAND_NONE, valid_ms=_VALID_MS
             )
         if newest is None or not newest.is_published:
             return coordinator_pb2.WantsBatchResponse()
-        try:
-            had_input = self._had_input(newest)
-        except QueryableStateError as failure:
-            _log.info("input of batch %d: %s", newest.batch_id, failure)
+        last = self._left_behind(newest)
+        if last is None:
             return coordinator_pb2.WantsBatchResponse()
-        timers = self._next_timers(newest.query_id)
-        last = LastBatch(
-            had_input=had_input,
-            watermarks_ms=newest.watermarks_ms,
-            depth=newest.depth,
-            next_timers_ms=timers,
-        )
         now_ms = self._state.wall_ms()
         valid_ms = _VALID_MS
-        if timers[0] is not None:
-            valid_ms = max(0, min(valid_ms, timers[0] - now_ms))
+        due_ms, _ = last.next_timers_ms
+        if due_ms is not None:
+            valid_ms = max(0, min(valid_ms, due_ms - now_ms))
         return coordinator_pb2.WantsBatchResponse(
             demand=_ON_THE_WIRE[last.demand(now_ms, ends=request.ends)], valid_ms=valid_ms
         )
+
+    def owes_batch(self, query_id: bytes) -> bool:
+        """True if the input so far makes another batch of the query necessary, or if that is not
+        known yet; processing-time timers do not count."""
+        newest = self._newest(
+            lambda job: (
+                job.query_id == query_id
+                and any(clocks.clock_ids for clocks in job.run.clocks.values())
+            )
+        )
+        if newest is None or newest.is_over:
+            return False
+        last = self._left_behind(newest) if newest.is_published else None
+        return last is None or last.demand(_NEVER_MS, ends=False) is not Demand.NONE
 
     def forget(self, query_id: bytes) -> None:
         """Forgets a dropped query."""
         self._inputs.pop(query_id, None)
 
-    def _newest(self, clock_id: str) -> _Newest | None:
-        """The newest batch of an id; None if no batch with the id has begun."""
+    def _newest_of_source(self, clock_id: str) -> _Newest | None:
+        """The newest batch of a source's id; None if no batch with the id has begun."""
+        return self._newest(
+            lambda job: any(clock_id in clocks.clock_ids for clocks in job.run.clocks.values())
+        )
+
+    def _newest(self, wanted: Callable[[Job], bool]) -> _Newest | None:
+        """The newest batch of the wanted job; None if there is no such job or batch."""
         state = self._state
         with state.transaction():
             for job in state.jobs:
                 run = job.run
-                if not any(clock_id in clocks.clock_ids for clocks in run.clocks.values()):
+                if not wanted(job):
                     continue
                 depth = state.states.deepest(job.query_id)
                 watermarks = []
@@ -139,6 +154,20 @@ class MarkerBatches:
                 self._publisher.announce(newest.query_id)
         except QueryableStateError as failure:
             _log.info("commit of batch %d: %s", newest.batch_id, failure)
+
+    def _left_behind(self, newest: _Newest) -> LastBatch | None:
+        """What a published batch left behind; None if its input cannot be told."""
+        try:
+            had_input = self._had_input(newest)
+        except QueryableStateError as failure:
+            _log.info("input of batch %d: %s", newest.batch_id, failure)
+            return None
+        return LastBatch(
+            had_input=had_input,
+            watermarks_ms=newest.watermarks_ms,
+            depth=newest.depth,
+            next_timers_ms=self._next_timers(newest.query_id),
+        )
 
     def _had_input(self, newest: _Newest) -> bool:
         """Whether a source other than the marker moved; asked once per batch."""
