@@ -16,6 +16,7 @@ from tests.killed_programs import temporary_files_in
 from tests.spark.restarts.fired_functions import FIRED, ROWS, Fires, Remembers
 from tests.spark.waiting import until
 
+from queryable_state.client import PlacementError, RetryLaterError
 from queryable_state.streaming import Types
 
 if TYPE_CHECKING:
@@ -146,8 +147,8 @@ def test_a_timer_fires_once_although_its_server_is_killed_before_the_commit(
         os.kill(killed[-1], signal.SIGKILL)
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        # Batch 1 has the row that moves the watermark, so timers fire in batch 2.
-        if moment == "before" and batch_id == 2 and not killed:
+        # Batch 1 has no input, and batch 2 the row that moves the watermark, so timers fire in 3.
+        if moment == "before" and batch_id == 3 and not killed:
             kill()
         if batch.collect() and not killed:
             kill()
@@ -164,7 +165,11 @@ def test_a_timer_fires_once_although_its_server_is_killed_before_the_commit(
     source.add(at(30, "last"))
 
     def all_fired() -> bool:
-        return bool(killed) and fires(client, job, KEYS) == [1] * len(KEYS)
+        try:
+            return bool(killed) and fires(client, job, KEYS) == [1] * len(KEYS)
+        except (RetryLaterError, PlacementError):
+            # On a busy machine the new server takes longer than a query waits.
+            return False
 
     until(all_fired, 120)
     source.add(at(31, "last"))
