@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("queryable_state.streaming")
 
-_SETTLE_TIMEOUT_S = 5.0
+# A busy machine takes as long to replace a state server.
+_SETTLE_TIMEOUT_S = 60.0
+_SETTLE_AT_END_S = 5.0
 _RECOVERY_TIMEOUT_S = 30.0
 
 
@@ -175,16 +177,26 @@ class JobClient(JobAddresses):
         if not self._runs.wait_ended(timeout_s):
             return False
         self.raise_if_failed()
-        self._settle()
+        self._settle(_SETTLE_AT_END_S)
         return True
 
-    def _settle(self) -> bool:
+    def _settle(self, timeout_s: float) -> bool:
         """Waits until the servers serve the newest batch: the commit reaches them after Spark's own
-        waits return. False if they do not in time."""
+        waits return. False, and a line in the log, if they do not in time."""
         progress = self.query.lastProgress
-        return progress is None or self._application.coordinator.settle(
-            self._query_id, progress["batchId"], _SETTLE_TIMEOUT_S
+        if progress is None:
+            return True
+        batch_id = progress["batchId"]
+        if self._application.coordinator.settle(self._query_id, batch_id, timeout_s):
+            return True
+        _log.warning(
+            "job %s: not all state servers serve batch %d after %g s; queries may still get an "
+            "earlier one",
+            self.job_id,
+            batch_id,
+            timeout_s,
         )
+        return False
 
     def process_all_available(self) -> None:
         """Waits until all currently available data is processed, with the windows and event-time
@@ -194,11 +206,12 @@ class JobClient(JobAddresses):
             query = self._processed()
             self.raise_if_failed()
             # If there was nothing to process, no task has opened the stored state.
-            self._application.coordinator.await_recovered(self._query_id, _RECOVERY_TIMEOUT_S)
-            # Spark's wait also ends while the coordinator does not know yet whether the query needs
-            # a batch without input.
-            owes = self._settle() and self._application.coordinator.owes_batch(self._query_id)
-            if not owes or not query.isActive:
+            coordinator = self._application.coordinator
+            coordinator.await_recovered(self._query_id, _RECOVERY_TIMEOUT_S)
+            if not self._settle(_SETTLE_TIMEOUT_S) or not query.isActive:
+                return
+            # Spark's wait also ends while it is not known whether a batch without input follows.
+            if not coordinator.owes_batch(self._query_id):
                 return
 
     def _processed(self) -> StreamingQuery:

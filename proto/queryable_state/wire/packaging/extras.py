@@ -10,10 +10,12 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "cli": ("shtab",),
     "pandas": ("pandas", "pyarrow"),
     "server": (
+        "aiohttp",
         "fsspec",
         "grpc_health",
         "grpc_reflection",
         "jwt",
+        "prometheus_client",
         "psutil",
         "rocksdict",
         "uvloop",
