@@ -10,8 +10,9 @@ go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 mkdir -p "$here/gen"
 mapping=
-for file in errors query registration types; do
-    mapping="$mapping --go_opt=Mqueryable_state/v1/$file.proto=$package --go-grpc_opt=Mqueryable_state/v1/$file.proto=$package"
+for file in "$protos"/queryable_state/v1/*.proto; do
+    name=queryable_state/v1/${file##*/}
+    mapping="$mapping --go_opt=M$name=$package --go-grpc_opt=M$name=$package"
 done
 # shellcheck disable=SC2086 # words
 PATH="$GOBIN:$PATH" ${PYTHON:-python3} -m grpc_tools.protoc -I "$protos" \
