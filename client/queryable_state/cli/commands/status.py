@@ -83,6 +83,7 @@ async def _servers(options: argparse.Namespace, client: QueryableStateClient) ->
             ms_text(server.renewed_ago_ms),
             str(server.key_groups),
             bytes_text(server.staged_bytes),
+            f"{server.refused_last_minute:,} {server.most_refused}".strip(),
             ", ".join(server.successors),
         )
         for server in servers
@@ -96,6 +97,7 @@ async def _servers(options: argparse.Namespace, client: QueryableStateClient) ->
         "renewed",
         "groups",
         "staged",
+        "refused/min",
         "now at",
     )
     print(*table(head, rows), sep="\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from queryable_state.server.load.load_reporter import LoadReporter
 from queryable_state.server.metrics.collectors.port_metrics import PortMetrics
 from queryable_state.server.metrics.collectors.process_metrics import ProcessMetrics
 from queryable_state.server.metrics.collectors.proxy_metrics import ProxyMetrics
@@ -71,6 +72,9 @@ def bind_ports(
     )
     budgets = ClientBudgets(settings.limits.held_bytes)
     gate = open_gate(settings.access, stack, server_id=server_id, secret=settings.secret)
+    LoadReporter(
+        server_id, coordinator.report_load, gate=gate, busy_states=engine.busy_states
+    ).start(stack)
     # Another process may take ports at the same time: the first one decides the place.
     ports, advertised = StatedPorts.of(settings), Advertised(host=settings.advertised_host)
     servers = []
