@@ -28,7 +28,7 @@ def refused(process: str, count: int, **fields: str) -> coordinator_pb2.ReportLo
         "state_name": "last",
         "limit": "queries_per_s",
     }
-    refusal = coordinator_pb2.RefusedQueries(count=count, **(known | fields))  # type: ignore[arg-type]
+    refusal = coordinator_pb2.RefusedQueries(count=count, **(known | fields))
     return coordinator_pb2.ReportLoadRequest(process_id=process, refused=count, refusals=[refusal])
 
 

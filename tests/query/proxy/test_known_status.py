@@ -109,7 +109,7 @@ async def test_jobs_are_not_listed_from_memory_unless_the_caller_allows_it() -> 
         await status.list_jobs(query_pb2.ListJobsRequest())
 
 
-async def test_a_job_that_nobody_asked_about_is_known_from_the_list_of_jobs() -> None:
+async def test_what_nobody_asked_about_is_known_all_the_same() -> None:
     driver = Driver()
     status = driver.known()
     await status.refresh(await driver.list_jobs())
@@ -118,3 +118,4 @@ async def test_a_job_that_nobody_asked_about_is_known_from_the_list_of_jobs() ->
     assert [each.code for each in stale.findings] == ["DRIVER_UNREACHABLE", "WATERMARK_STUCK"]
     [job] = (await status.list_jobs(query_pb2.ListJobsRequest(allow_stale=True))).jobs
     assert "driver:6123" in job.problem
+    assert (await status.list_servers(status_pb2.ListServersRequest())).servers

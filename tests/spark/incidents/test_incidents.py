@@ -96,7 +96,7 @@ def test_a_state_server_is_killed(
             "SERVER_LOST",
             f"process {lost['pid']}",
             lost["log_file"],
-            "were taken by",
+            "key groups were taken by",
             step="Look why this process ended",
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -83,7 +84,8 @@ class KnownStatus:
         return answer
 
     async def refresh(self, jobs: query_pb2.ListJobsResponse) -> None:
-        """Keeps a list of jobs that the coordinator answered now, and describes those that run.
+        """Keeps a list of jobs that the coordinator answered now, describes those that run, and
+        lists the servers.
 
         So a process that nobody asked before the driver went away can tell what was known.
         """
@@ -98,6 +100,9 @@ class KnownStatus:
             except QueryableStateError:
                 # It was dropped meanwhile, or the driver went away: the next call tells.
                 continue
+        if self._servers is None or self._servers.age_ms >= _REFRESH_S * 1000:
+            with contextlib.suppress(QueryableStateError):
+                await self.list_servers(status_pb2.ListServersRequest())
 
     async def describe_job(
         self, request: status_pb2.DescribeJobRequest
@@ -192,7 +197,9 @@ class KnownStatus:
             if info.status == registration_pb2.RUNNING:
                 described = self._described.get(info.job_id)
                 finding = driver_unreachable(
-                    self._driver_address(), away_s, described and described.answer
+                    self._driver_address(),
+                    away_s,
+                    None if described is None else described.answer,
                 )
                 info.health = registration_pb2.JobInfo.UNREACHABLE
                 info.problem = finding.message
