@@ -55,10 +55,14 @@ def running(command: list[str], folder: Path, *ready: str) -> Iterator[list[str]
 
 
 def damage_newest_checkpoint(root: Path) -> Path:
-    """Flips bytes in the middle of the largest data file of the newest checkpoint."""
-    newest = max(root.glob("chk-*/_metadata"), key=lambda path: int(path.parent.name[4:]))
-    files = [each for each in newest.parent.rglob("*") if each.is_file() and each != newest]
-    damaged = max(files or root.glob("shared/*"), key=lambda path: path.stat().st_size)
+    """Changes bytes in the middle of the newest data file of checkpoints."""
+    files = [
+        each
+        for pattern in ("shared/*", "chk-*/**/*")
+        for each in root.glob(pattern)
+        if each.is_file() and not each.name.startswith("_")
+    ]
+    damaged = max(files, key=lambda path: path.stat().st_mtime_ns)
     content = bytearray(damaged.read_bytes())
     middle = len(content) // 2
     content[middle : middle + 4] = bytes(255 - byte for byte in content[middle : middle + 4])

@@ -47,11 +47,13 @@ class LoadReporter:
         stack.push_async_callback(asyncio.wait, [task])
         stack.callback(task.cancel)
 
-    def report(self) -> coordinator_pb2.ReportLoadRequest:
+    async def report(self) -> coordinator_pb2.ReportLoadRequest:
         """The load of the last minute."""
-        report = coordinator_pb2.ReportLoadRequest(
-            process_id=self._process_id, states=self._busy_states()
-        )
+        report = coordinator_pb2.ReportLoadRequest(process_id=self._process_id)
+        for state in self._busy_states():
+            report.states.append(state)
+            # A busy state takes about a millisecond.
+            await asyncio.sleep(0)
         if self._gate is not None:
             refusals = self._gate.access.refusals
             report.refused = refusals.total.total()
@@ -69,7 +71,7 @@ class LoadReporter:
         had_load = False
         while True:
             await asyncio.sleep(_INTERVAL_S)
-            report = self.report()
+            report = await self.report()
             has_load = bool(report.refusals or report.states)
             if not (has_load or had_load):
                 continue
