@@ -9,8 +9,8 @@ from queryable_state.server.checkpoint_server.checkpoint_loader import PLACEMENT
 from queryable_state.server.state_server.base.lease import Lease
 from queryable_state.server.state_server.queries.requested_version import RequestedVersion
 from queryable_state.server.state_server.queries.state_reader import StateReader
-from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.v1 import query_pb2, watch_pb2
+from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from queryable_state.server.checkpoint.completed import Completed
     from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.stores.store_table import StoreTable
 
@@ -65,6 +66,16 @@ class CheckpointReader:
         if refusal is not None:
             raise refusal
         return self._reader.scan(query)
+
+    async def watch(
+        self, query: WatchQuery
+    ) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
+        """Refuses: nothing changes in a checkpoint."""
+        raise InvalidRequestError(
+            f"{self._completed.uri} is served, which never changes: watch the running job instead",
+            reason=Reason.UNSUPPORTED,
+        )
+        yield watch_pb2.WatchKvStateResponse()
 
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
         """Estimates the size of a state."""
