@@ -130,17 +130,19 @@ def _watch_request(
     registration: registration_pb2.StateRegistration, query: WatchQuery
 ) -> watch_pb2.WatchKvStateRequest:
     """Returns the request for an owner's part of a watch."""
-    return watch_pb2.WatchKvStateRequest(
+    request = watch_pb2.WatchKvStateRequest(
         job=registration.job_id.hex(),
         state_name=registration.queryable_name,
         keys=query.keys,
-        prefix_key=query.prefix if query.prefix else None,
         after_batch=query.after_batch,
         after_change=query.after_change,
         placement_version=query.placement_version,
         every_batch=query.every_batch,
         groups=[watch_pb2.WatchedGroups(first=run.first, last=run.last) for run in query.groups],
     )
+    if query.prefix:
+        request.prefix_key = query.prefix
+    return request
 
 
 def _scan_request(

@@ -101,7 +101,7 @@ class WatchRead:
             if change.HasField("old_value"):
                 change.old_value_json = texts.record_text(change.old_value)
             for name in ("key", "element", "value", "old_value"):
-                change.ClearField(name)  # type: ignore[arg-type]
+                change.ClearField(name)
 
 
 def _keys(
