@@ -25,6 +25,8 @@ _METHODS = (
     "DescribeServer",
     "ListJobs",
     "ListStates",
+    "DescribeJob",
+    "ListServers",
 )
 
 

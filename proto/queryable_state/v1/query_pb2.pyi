@@ -1693,12 +1693,17 @@ Global___LocateStateResponse: _TypeAlias = LocateStateResponse  # noqa: Y015
 class ListJobsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    ALLOW_STALE_FIELD_NUMBER: _builtins.int
+    allow_stale: _builtins.bool
+    """If the driver does not answer, list the jobs that were known last, as UNREACHABLE."""
     def __init__(
         self,
+        *,
+        allow_stale: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_stale", b"allow_stale"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

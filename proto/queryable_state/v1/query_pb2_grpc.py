@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from queryable_state.v1 import query_pb2 as queryable__state_dot_v1_dot_query__pb2
+from queryable_state.v1 import status_pb2 as queryable__state_dot_v1_dot_status__pb2
 from queryable_state.v1 import watch_pb2 as queryable__state_dot_v1_dot_watch__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -80,6 +81,16 @@ class QueryableStateStub:
                 request_serializer=queryable__state_dot_v1_dot_query__pb2.ListStatesRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_v1_dot_query__pb2.ListStatesResponse.FromString,
                 _registered_method=True)
+        self.DescribeJob = channel.unary_unary(
+                '/queryable_state.v1.QueryableState/DescribeJob',
+                request_serializer=queryable__state_dot_v1_dot_status__pb2.DescribeJobRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_v1_dot_status__pb2.JobDescription.FromString,
+                _registered_method=True)
+        self.ListServers = channel.unary_unary(
+                '/queryable_state.v1.QueryableState/ListServers',
+                request_serializer=queryable__state_dot_v1_dot_status__pb2.ListServersRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_v1_dot_status__pb2.ListServersResponse.FromString,
+                _registered_method=True)
 
 
 class QueryableStateServicer:
@@ -150,6 +161,20 @@ class QueryableStateServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeJob(self, request, context):
+        """What is known of one job: health, errors, rates, checkpoints, placement.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListServers(self, request, context):
+        """The state servers and their leases.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueryableStateServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -197,6 +222,16 @@ def add_QueryableStateServicer_to_server(servicer, server):
                     servicer.ListStates,
                     request_deserializer=queryable__state_dot_v1_dot_query__pb2.ListStatesRequest.FromString,
                     response_serializer=queryable__state_dot_v1_dot_query__pb2.ListStatesResponse.SerializeToString,
+            ),
+            'DescribeJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeJob,
+                    request_deserializer=queryable__state_dot_v1_dot_status__pb2.DescribeJobRequest.FromString,
+                    response_serializer=queryable__state_dot_v1_dot_status__pb2.JobDescription.SerializeToString,
+            ),
+            'ListServers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListServers,
+                    request_deserializer=queryable__state_dot_v1_dot_status__pb2.ListServersRequest.FromString,
+                    response_serializer=queryable__state_dot_v1_dot_status__pb2.ListServersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -442,6 +477,60 @@ class QueryableState:
             '/queryable_state.v1.QueryableState/ListStates',
             queryable__state_dot_v1_dot_query__pb2.ListStatesRequest.SerializeToString,
             queryable__state_dot_v1_dot_query__pb2.ListStatesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.v1.QueryableState/DescribeJob',
+            queryable__state_dot_v1_dot_status__pb2.DescribeJobRequest.SerializeToString,
+            queryable__state_dot_v1_dot_status__pb2.JobDescription.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListServers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.v1.QueryableState/ListServers',
+            queryable__state_dot_v1_dot_status__pb2.ListServersRequest.SerializeToString,
+            queryable__state_dot_v1_dot_status__pb2.ListServersResponse.FromString,
             options,
             channel_credentials,
             insecure,

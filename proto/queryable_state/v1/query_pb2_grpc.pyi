@@ -11,6 +11,7 @@ key group, 2 bytes each; in JSON its index, from 0.
 from collections import abc as _abc
 from grpc import aio as _aio
 from queryable_state.v1 import query_pb2 as _query_pb2
+from queryable_state.v1 import status_pb2 as _status_pb2
 from queryable_state.v1 import watch_pb2 as _watch_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -59,6 +60,10 @@ class QueryableStateStub:
     """The jobs the coordinator knows."""
     ListStates: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListStatesRequest, _query_pb2.ListStatesResponse]
     """The queryable states of one job, or of all."""
+    DescribeJob: _grpc.UnaryUnaryMultiCallable[_status_pb2.DescribeJobRequest, _status_pb2.JobDescription]
+    """What is known of one job: health, errors, rates, checkpoints, placement."""
+    ListServers: _grpc.UnaryUnaryMultiCallable[_status_pb2.ListServersRequest, _status_pb2.ListServersResponse]
+    """The state servers and their leases."""
 
 @_typing.type_check_only
 class QueryableStateAsyncStub(QueryableStateStub):
@@ -85,6 +90,10 @@ class QueryableStateAsyncStub(QueryableStateStub):
     """The jobs the coordinator knows."""
     ListStates: _aio.UnaryUnaryMultiCallable[_query_pb2.ListStatesRequest, _query_pb2.ListStatesResponse]  # type: ignore[assignment]
     """The queryable states of one job, or of all."""
+    DescribeJob: _aio.UnaryUnaryMultiCallable[_status_pb2.DescribeJobRequest, _status_pb2.JobDescription]  # type: ignore[assignment]
+    """What is known of one job: health, errors, rates, checkpoints, placement."""
+    ListServers: _aio.UnaryUnaryMultiCallable[_status_pb2.ListServersRequest, _status_pb2.ListServersResponse]  # type: ignore[assignment]
+    """The state servers and their leases."""
 
 class QueryableStateServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -162,5 +171,21 @@ class QueryableStateServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.ListStatesResponse, _abc.Awaitable[_query_pb2.ListStatesResponse]]:
         """The queryable states of one job, or of all."""
+
+    @_abc_1.abstractmethod
+    def DescribeJob(
+        self,
+        request: _status_pb2.DescribeJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_status_pb2.JobDescription, _abc.Awaitable[_status_pb2.JobDescription]]:
+        """What is known of one job: health, errors, rates, checkpoints, placement."""
+
+    @_abc_1.abstractmethod
+    def ListServers(
+        self,
+        request: _status_pb2.ListServersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_status_pb2.ListServersResponse, _abc.Awaitable[_status_pb2.ListServersResponse]]:
+        """The state servers and their leases."""
 
 def add_QueryableStateServicer_to_server(servicer: QueryableStateServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -323,6 +323,43 @@ Global___FieldRename: _TypeAlias = FieldRename  # noqa: Y015
 class JobInfo(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    class _Health:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _HealthEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[JobInfo._Health.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        HEALTH_UNSPECIFIED: JobInfo._Health.ValueType  # 0
+        HEALTHY: JobInfo._Health.ValueType  # 1
+        """It runs, and nothing is known to be wrong."""
+        ATTENTION: JobInfo._Health.ValueType  # 2
+        """It runs; something needs attention."""
+        RESTARTING: JobInfo._Health.ValueType  # 3
+        """Its run fails or has failed and is started again."""
+        FAILING: JobInfo._Health.ValueType  # 4
+        """Its run has failed, or makes no progress."""
+        ENDED: JobInfo._Health.ValueType  # 5
+        """It has ended without an error."""
+        UNREACHABLE: JobInfo._Health.ValueType  # 6
+        """The driver does not answer: the newest known facts."""
+
+    class Health(_Health, metaclass=_HealthEnumTypeWrapper):
+        """The state of the job in one word. `status` is Spark's view: RUNNING until its query has ended."""
+
+    HEALTH_UNSPECIFIED: JobInfo.Health.ValueType  # 0
+    HEALTHY: JobInfo.Health.ValueType  # 1
+    """It runs, and nothing is known to be wrong."""
+    ATTENTION: JobInfo.Health.ValueType  # 2
+    """It runs; something needs attention."""
+    RESTARTING: JobInfo.Health.ValueType  # 3
+    """Its run fails or has failed and is started again."""
+    FAILING: JobInfo.Health.ValueType  # 4
+    """Its run has failed, or makes no progress."""
+    ENDED: JobInfo.Health.ValueType  # 5
+    """It has ended without an error."""
+    UNREACHABLE: JobInfo.Health.ValueType  # 6
+    """The driver does not answer: the newest known facts."""
+
     JOB_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
@@ -330,6 +367,8 @@ class JobInfo(_message.Message):
     COMMITTED_BATCH_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
     JOB_ID_HEX_FIELD_NUMBER: _builtins.int
+    HEALTH_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
     job_id: _builtins.bytes
     """16 bytes."""
     name: _builtins.str
@@ -340,6 +379,9 @@ class JobInfo(_message.Message):
     """Newest committed batch; -1: none."""
     job_id_hex: _builtins.str
     """`job_id` as 32 hex digits, for people: tools that print JSON show bytes as base64."""
+    health: Global___JobInfo.Health.ValueType
+    problem: _builtins.str
+    """The most urgent finding, one plain sentence; empty: nothing is known to be wrong."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Queryable names, sorted."""
@@ -354,10 +396,12 @@ class JobInfo(_message.Message):
         committed_batch: _builtins.int = ...,
         states: _abc.Iterable[_builtins.str] | None = ...,
         job_id_hex: _builtins.str = ...,
+        health: Global___JobInfo.Health.ValueType = ...,
+        problem: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_batch", b"committed_batch", "job_id", b"job_id", "job_id_hex", b"job_id_hex", "name", b"name", "started_at_ms", b"started_at_ms", "states", b"states", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_batch", b"committed_batch", "health", b"health", "job_id", b"job_id", "job_id_hex", b"job_id_hex", "name", b"name", "problem", b"problem", "started_at_ms", b"started_at_ms", "states", b"states", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2, coordinator_pb2
-    from queryable_state.v1 import query_pb2
+    from queryable_state.v1 import query_pb2, status_pb2
     from queryable_state.wire.security.connector import Connector
 
 _RETRY_AFTER_MS = 200
@@ -189,6 +189,18 @@ class CoordinatorClient:
     ) -> query_pb2.ListStatesResponse:
         """The queryable states that the coordinator knows."""
         return await self._call(self._current().ListStates, request, timeout_s)
+
+    async def describe_job(
+        self, request: status_pb2.DescribeJobRequest, *, timeout_s: float | None = None
+    ) -> status_pb2.JobDescription:
+        """What the coordinator knows of a job."""
+        return await self._call(self._current().DescribeJob, request, timeout_s)
+
+    async def list_servers(
+        self, request: status_pb2.ListServersRequest, *, timeout_s: float | None = None
+    ) -> status_pb2.ListServersResponse:
+        """The state servers that the coordinator knows."""
+        return await self._call(self._current().ListServers, request, timeout_s)
 
     async def aclose(self) -> None:
         """Closes the channel; pending calls end with `RetryLaterError`."""

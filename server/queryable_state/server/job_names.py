@@ -37,6 +37,17 @@ def job_label(name: str, job_id: bytes) -> str:
     return f"{name!r} ({digits})" if name else digits
 
 
+def only_job(jobs: Iterable[NamedJob]) -> bytes:
+    """The id of the only job that runs, or of the only job; raises `UnknownJobError`."""
+    jobs = list(jobs)
+    chosen = [job for job in jobs if job.is_running] or jobs
+    if len(chosen) != 1:
+        labels = [job_label(job.name, job.job_id) for job in chosen]
+        several = f"{len(labels)} jobs are known: name one of {', '.join(labels)}"
+        raise UnknownJobError(several if labels else "no job is known yet", candidates=labels)
+    return chosen[0].job_id
+
+
 def resolved_job(text: str, jobs: Iterable[NamedJob]) -> bytes:
     """The id of the job that a text names: its id, or its name.
 

@@ -16,7 +16,7 @@ from queryable_state.server.query.proxy.followed_coordinator import FollowedCoor
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.shared_call import SharedCall
 from queryable_state.server.testing.cluster import InProcessCluster, declare
-from queryable_state.v1 import query_pb2
+from queryable_state.v1 import query_pb2, status_pb2
 from queryable_state.wire.errors import QueryableStateError, UnknownJobError, UnknownStateError
 
 if TYPE_CHECKING:
@@ -46,6 +46,18 @@ class CountedCoordinator:
     ) -> query_pb2.ListStatesResponse:
         self.calls.append("list_states")
         return await self._client.list_states(request)
+
+    async def describe_job(
+        self, request: status_pb2.DescribeJobRequest
+    ) -> status_pb2.JobDescription:
+        self.calls.append("describe_job")
+        return await self._client.describe_job(request)
+
+    async def list_servers(
+        self, request: status_pb2.ListServersRequest
+    ) -> status_pb2.ListServersResponse:
+        self.calls.append("list_servers")
+        return await self._client.list_servers(request)
 
 
 @pytest.fixture

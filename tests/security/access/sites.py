@@ -10,7 +10,7 @@ from tests.query.streams import Frames
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.access.tokens import digest_of
 from queryable_state.server.testing.cluster import InProcessCluster, declare
-from queryable_state.v1 import query_pb2, query_pb2_grpc, registration_pb2
+from queryable_state.v1 import query_pb2, query_pb2_grpc, registration_pb2, status_pb2
 from queryable_state.wire.frames.framed_stream import PREAMBLE, framed
 from queryable_state.wire.status import error_from_call
 
@@ -107,7 +107,9 @@ class Asker:
 
     async def ask(self, method: str, **fields: Any) -> Any:
         """Calls a method; raises the refusal."""
-        kind = getattr(query_pb2, f"{method}Request")
+        kind = getattr(query_pb2, f"{method}Request", None) or getattr(
+            status_pb2, f"{method}Request"
+        )
         call = getattr(self.stub, method)(
             kind(**fields), metadata=self._metadata, timeout=DEADLINE_S
         )

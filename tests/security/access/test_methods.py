@@ -59,11 +59,13 @@ def calls(state_id: int) -> dict[str, tuple[str, dict[str, Any]]]:
         "list states": ("ListStates", {"job": "sensors"}),
         "list jobs": ("ListJobs", {}),
         "describe": ("DescribeServer", {}),
+        "describe job": ("DescribeJob", {"job": "sensors"}),
+        "list servers": ("ListServers", {}),
     }
 
 
 READS = ("get", "explain", "batch", "snapshot", "relayed")
-SEES = ("locate", "list states", "list jobs", "describe")
+SEES = ("locate", "list states", "list jobs", "describe", "describe job", "list servers")
 ALLOWED = {
     "reader": {*READS, *SEES},
     "scanner": {"scan", "measure", *SEES},

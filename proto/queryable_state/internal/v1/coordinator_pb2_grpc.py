@@ -7,6 +7,7 @@ from queryable_state.internal.v1 import backend_pb2 as queryable__state_dot_inte
 from queryable_state.internal.v1 import checkpoint_pb2 as queryable__state_dot_internal_dot_v1_dot_checkpoint__pb2
 from queryable_state.internal.v1 import coordinator_pb2 as queryable__state_dot_internal_dot_v1_dot_coordinator__pb2
 from queryable_state.v1 import query_pb2 as queryable__state_dot_v1_dot_query__pb2
+from queryable_state.v1 import status_pb2 as queryable__state_dot_v1_dot_status__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -121,6 +122,16 @@ class CoordinatorStub:
                 '/queryable_state.internal.v1.Coordinator/ListStates',
                 request_serializer=queryable__state_dot_v1_dot_query__pb2.ListStatesRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_v1_dot_query__pb2.ListStatesResponse.FromString,
+                _registered_method=True)
+        self.DescribeJob = channel.unary_unary(
+                '/queryable_state.internal.v1.Coordinator/DescribeJob',
+                request_serializer=queryable__state_dot_v1_dot_status__pb2.DescribeJobRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_v1_dot_status__pb2.JobDescription.FromString,
+                _registered_method=True)
+        self.ListServers = channel.unary_unary(
+                '/queryable_state.internal.v1.Coordinator/ListServers',
+                request_serializer=queryable__state_dot_v1_dot_status__pb2.ListServersRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_v1_dot_status__pb2.ListServersResponse.FromString,
                 _registered_method=True)
 
 
@@ -242,6 +253,18 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListServers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -329,6 +352,16 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.ListStates,
                     request_deserializer=queryable__state_dot_v1_dot_query__pb2.ListStatesRequest.FromString,
                     response_serializer=queryable__state_dot_v1_dot_query__pb2.ListStatesResponse.SerializeToString,
+            ),
+            'DescribeJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeJob,
+                    request_deserializer=queryable__state_dot_v1_dot_status__pb2.DescribeJobRequest.FromString,
+                    response_serializer=queryable__state_dot_v1_dot_status__pb2.JobDescription.SerializeToString,
+            ),
+            'ListServers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListServers,
+                    request_deserializer=queryable__state_dot_v1_dot_status__pb2.ListServersRequest.FromString,
+                    response_serializer=queryable__state_dot_v1_dot_status__pb2.ListServersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -790,6 +823,60 @@ class Coordinator:
             '/queryable_state.internal.v1.Coordinator/ListStates',
             queryable__state_dot_v1_dot_query__pb2.ListStatesRequest.SerializeToString,
             queryable__state_dot_v1_dot_query__pb2.ListStatesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.Coordinator/DescribeJob',
+            queryable__state_dot_v1_dot_status__pb2.DescribeJobRequest.SerializeToString,
+            queryable__state_dot_v1_dot_status__pb2.JobDescription.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListServers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.Coordinator/ListServers',
+            queryable__state_dot_v1_dot_status__pb2.ListServersRequest.SerializeToString,
+            queryable__state_dot_v1_dot_status__pb2.ListServersResponse.FromString,
             options,
             channel_credentials,
             insecure,

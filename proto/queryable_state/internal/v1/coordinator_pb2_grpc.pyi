@@ -11,6 +11,7 @@ from queryable_state.internal.v1 import backend_pb2 as _backend_pb2
 from queryable_state.internal.v1 import checkpoint_pb2 as _checkpoint_pb2
 from queryable_state.internal.v1 import coordinator_pb2 as _coordinator_pb2
 from queryable_state.v1 import query_pb2 as _query_pb2
+from queryable_state.v1 import status_pb2 as _status_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -67,6 +68,8 @@ class CoordinatorStub:
     """
     ListJobs: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListJobsRequest, _query_pb2.ListJobsResponse]
     ListStates: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListStatesRequest, _query_pb2.ListStatesResponse]
+    DescribeJob: _grpc.UnaryUnaryMultiCallable[_status_pb2.DescribeJobRequest, _status_pb2.JobDescription]
+    ListServers: _grpc.UnaryUnaryMultiCallable[_status_pb2.ListServersRequest, _status_pb2.ListServersResponse]
 
 @_typing.type_check_only
 class CoordinatorAsyncStub(CoordinatorStub):
@@ -102,6 +105,8 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """
     ListJobs: _aio.UnaryUnaryMultiCallable[_query_pb2.ListJobsRequest, _query_pb2.ListJobsResponse]  # type: ignore[assignment]
     ListStates: _aio.UnaryUnaryMultiCallable[_query_pb2.ListStatesRequest, _query_pb2.ListStatesResponse]  # type: ignore[assignment]
+    DescribeJob: _aio.UnaryUnaryMultiCallable[_status_pb2.DescribeJobRequest, _status_pb2.JobDescription]  # type: ignore[assignment]
+    ListServers: _aio.UnaryUnaryMultiCallable[_status_pb2.ListServersRequest, _status_pb2.ListServersResponse]  # type: ignore[assignment]
 
 class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -236,5 +241,19 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _query_pb2.ListStatesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.ListStatesResponse, _abc.Awaitable[_query_pb2.ListStatesResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeJob(
+        self,
+        request: _status_pb2.DescribeJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_status_pb2.JobDescription, _abc.Awaitable[_status_pb2.JobDescription]]: ...
+
+    @_abc_1.abstractmethod
+    def ListServers(
+        self,
+        request: _status_pb2.ListServersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_status_pb2.ListServersResponse, _abc.Awaitable[_status_pb2.ListServersResponse]]: ...
 
 def add_CoordinatorServicer_to_server(servicer: CoordinatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

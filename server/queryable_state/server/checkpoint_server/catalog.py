@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint_server.checkpoint_loader import PLACEMENT_VERSION
-from queryable_state.v1 import query_pb2, registration_pb2
+from queryable_state.v1 import query_pb2, registration_pb2, status_pb2
 from queryable_state.wire.errors import UnknownJobError, UnknownStateError
 from queryable_state.wire.located_state import LocatedState
 from queryable_state.wire.operator_state import OPERATOR_KINDS
@@ -97,6 +99,64 @@ class CheckpointCatalog:
         return query_pb2.ListStatesResponse(
             states=[self._states[name] for name in sorted(self._states)]
         )
+
+    async def describe_job(
+        self, request: status_pb2.DescribeJobRequest
+    ) -> status_pb2.JobDescription:
+        """Describes the one job as of its checkpoint."""
+        self._check_job(request.job)
+        metadata = self._metadata
+        [info] = (await self.list_jobs(query_pb2.ListJobsRequest())).jobs
+        info.health = registration_pb2.JobInfo.ENDED
+        return status_pb2.JobDescription(
+            info=info,
+            watermark=status_pb2.Watermark(watermark_ms=metadata.watermark_ms),
+            last_batch=status_pb2.BatchTimes(batch_id=metadata.version, running_batch_id=-1),
+            checkpoints=status_pb2.CheckpointStatus(
+                root=self._completed.uri,
+                last_completed=status_pb2.CheckpointSummary(
+                    checkpoint_id=metadata.checkpoint_id,
+                    savepoint=metadata.savepoint,
+                    outcome=status_pb2.CheckpointSummary.COMPLETED,
+                    batch_id=metadata.version,
+                    at_ms=metadata.triggered_at_ms,
+                    duration_ms=metadata.duration_ms,
+                    path=self._completed.uri,
+                ),
+            ),
+            operators=[
+                status_pb2.OperatorStatus(
+                    uid=operator.uid,
+                    states=sorted(s.queryable_name for s in operator.states if s.queryable_name),
+                    max_parallelism=operator.max_parallelism,
+                    owners=[
+                        status_pb2.KeyGroupOwner(
+                            last_key_group=operator.max_parallelism - 1,
+                            server_id=self._server_id,
+                            open=True,
+                        )
+                    ],
+                )
+                for operator in metadata.operators
+            ],
+            as_of_ms=time.time_ns() // 1_000_000,
+        )
+
+    async def list_servers(
+        self, request: status_pb2.ListServersRequest
+    ) -> status_pb2.ListServersResponse:
+        """Lists this server."""
+        now_ms = time.time_ns() // 1_000_000
+        server = status_pb2.ServerStatus(
+            server_id=self._server_id,
+            host=self.address.rpartition(":")[0],
+            query_address=self.address,
+            frames=self.frames,
+            pid=os.getpid(),
+            lease=status_pb2.ServerStatus.HELD,
+            renewed_at_ms=now_ms,
+        )
+        return status_pb2.ListServersResponse(servers=[server], as_of_ms=now_ms)
 
     def _check_job(self, text: str) -> None:
         job_id, name = self._metadata.job_id.hex(), self._metadata.job_name

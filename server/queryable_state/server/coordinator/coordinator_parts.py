@@ -37,6 +37,8 @@ from queryable_state.server.coordinator.servers.state_server_clients import (
 )
 from queryable_state.server.coordinator.servers.subtasks import Subtasks
 from queryable_state.server.coordinator.service import CoordinatorService
+from queryable_state.server.coordinator.status.job_status import JobStatus
+from queryable_state.server.coordinator.status.server_list import ServerList
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,6 +140,8 @@ class CoordinatorParts:
         self.checkpointing = Checkpointing(
             engine, state, roots, self.clients, self.commits, published
         )
+        self.job_status = JobStatus(state, self.catalog, roots, self.checkpointing.history)
+        self.servers = ServerList(state)
         self.watcher = Watcher(
             engine,
             self.leases,
@@ -165,6 +169,8 @@ class CoordinatorParts:
                 self.objects,
                 self.checkpointing.savepoints,
                 self._marker_batches,
+                self.job_status,
+                self.servers,
                 waiting=max(1, settings.workers * 3 // 4),
             ),
             settings,

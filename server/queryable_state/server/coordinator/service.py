@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.checkpoints.savepoints import Savepoints
     from queryable_state.server.coordinator.recovery.watcher import Watcher
     from queryable_state.server.coordinator.servers.leases import Leases
+    from queryable_state.server.coordinator.status.job_status import JobStatus
+    from queryable_state.server.coordinator.status.server_list import ServerList
+    from queryable_state.v1 import status_pb2
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +60,8 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
         objects: ObjectStore,
         savepoints: Savepoints,
         marker_batches: MarkerBatches,
+        job_status: JobStatus,
+        servers: ServerList,
         *,
         waiting: int,
     ) -> None:
@@ -67,6 +72,8 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
         self._objects = objects
         self._savepoints = savepoints
         self._marker_batches = marker_batches
+        self._job_status = job_status
+        self._servers = servers
         # Calls that wait for servers or files may not use all threads: leases must be renewed
         # however many batches begin.
         self._waiting = threading.BoundedSemaphore(waiting)
@@ -181,6 +188,16 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
             request,
             context,
         )
+
+    def DescribeJob(
+        self, request: status_pb2.DescribeJobRequest, context: grpc.ServicerContext
+    ) -> status_pb2.JobDescription:
+        return _answer(self._job_status.describe, request, context)
+
+    def ListServers(
+        self, request: status_pb2.ListServersRequest, context: grpc.ServicerContext
+    ) -> status_pb2.ListServersResponse:
+        return _answer(self._servers.list_servers, request, context)
 
     def _in_turn(self, ask: Callable[[_Request], _Response]) -> Callable[[_Request], _Response]:
         def asked(request: _Request) -> _Response:

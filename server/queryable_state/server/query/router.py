@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.query.watch_query import WatchQuery
-    from queryable_state.v1 import query_pb2, registration_pb2, watch_pb2
+    from queryable_state.v1 import query_pb2, registration_pb2, status_pb2, watch_pb2
     from queryable_state.wire.errors import QueryableStateError
     from queryable_state.wire.located_state import LocatedState
 
@@ -101,6 +101,18 @@ class Locations(Protocol):
         self, request: query_pb2.ListStatesRequest
     ) -> query_pb2.ListStatesResponse:
         """Their queryable states."""
+        ...
+
+    async def describe_job(
+        self, request: status_pb2.DescribeJobRequest
+    ) -> status_pb2.JobDescription:
+        """What is known of a job; callers do not modify the answer."""
+        ...
+
+    async def list_servers(
+        self, request: status_pb2.ListServersRequest
+    ) -> status_pb2.ListServersResponse:
+        """The state servers; callers do not modify the answer."""
         ...
 
 
@@ -215,6 +227,22 @@ class Router(ABC):
         self, request: query_pb2.ListStatesRequest
     ) -> query_pb2.ListStatesResponse:
         """The queryable states that the coordinator knows."""
+
+    @abstractmethod
+    async def describe_job(
+        self, request: status_pb2.DescribeJobRequest
+    ) -> status_pb2.JobDescription:
+        """What is known of a job; if the coordinator does not answer, what was known last.
+
+        Raises `UnknownJobError`, or `RetryLaterError` if nothing is known. Callers do not modify
+        the answer.
+        """
+
+    @abstractmethod
+    async def list_servers(
+        self, request: status_pb2.ListServersRequest
+    ) -> status_pb2.ListServersResponse:
+        """The state servers; if the coordinator does not answer, those that were known last."""
 
     @abstractmethod
     async def aclose(self) -> None:

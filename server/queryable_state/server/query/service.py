@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.frames.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.server.serving.error_boundary import Context
+    from queryable_state.v1 import status_pb2
     from queryable_state.wire.located_state import LocatedState
 
 _SERVICE = "queryable_state.v1.QueryableState"
@@ -185,6 +186,19 @@ class QueryableStateService:
         async with ErrorBoundary(context, self._answering):
             check_name("job", request.job, self._info.limits)
             return await self._router.list_states(request)
+
+    async def DescribeJob(
+        self, request: status_pb2.DescribeJobRequest, context: Context
+    ) -> status_pb2.JobDescription:
+        async with ErrorBoundary(context, self._answering):
+            check_name("job", request.job, self._info.limits)
+            return await self._router.describe_job(request)
+
+    async def ListServers(
+        self, request: status_pb2.ListServersRequest, context: Context
+    ) -> status_pb2.ListServersResponse:
+        async with ErrorBoundary(context, self._answering):
+            return await self._router.list_servers(request)
 
     async def _locate(
         self,

@@ -111,7 +111,7 @@ class Catalog:
     def list_jobs(self) -> list[JobView]:
         """Every job, by first contact."""
         with self._state.transaction():
-            return [self._view(job) for job in self._state.jobs]
+            return [self.view(job) for job in self._state.jobs]
 
     def list_states(self, job_text: str) -> list[registration_pb2.StateRegistration]:
         """The queryable states of a job, or of all, by job and queryable name."""
@@ -206,7 +206,8 @@ class Catalog:
             )
         return owners
 
-    def _view(self, job: Job) -> JobView:
+    def view(self, job: Job) -> JobView:
+        """A job as callers see it. Call inside a transaction."""
         return JobView(
             query_id=job.query_id,
             job_id=job.query_id.hex(),

@@ -47,6 +47,10 @@ class Placement:
         """The operator; None before its first subtask is assigned."""
         return self._operators.get((query_id, uid))
 
+    def __iter__(self) -> Iterator[Operator]:
+        """The operators of all queries."""
+        return iter(self._operators.values())
+
     def operators(self, query_id: bytes) -> Iterator[Operator]:
         """The operators of a query."""
         return (operator for operator in self._operators.values() if operator.query_id == query_id)

@@ -36,12 +36,18 @@ class Server:
     proxy_address: str
     backend_address: str
     pid: int
+    log_file: str
+    """Path of its log on its machine; empty: it has none of its own."""
+    registered_ms: int
+    """Time of the first registration."""
     renewed_ms: int
     """Time of the last renewal."""
     expires_ms: int
     """End of the lease on the coordinator; it ends earlier on the server."""
     taken_version: int = 0
     """Newest placement version it has applied: it has dropped all subtasks it did not own then."""
+    staged_bytes: int = 0
+    """Bytes staged and not committed, as of the last renewal."""
     lapsed: bool = False
     """Expired by more than the margin: its subtasks may be given to other servers."""
 
@@ -102,6 +108,8 @@ class ServerTable:
             proxy_address=request.proxy_address,
             backend_address=request.backend_address,
             pid=request.pid,
+            log_file=request.log_file,
+            registered_ms=now_ms if known is None else known.registered_ms,
             renewed_ms=now_ms,
             expires_ms=now_ms + self.lease_ms,
             taken_version=0 if known is None else known.taken_version,

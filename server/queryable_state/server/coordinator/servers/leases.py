@@ -51,6 +51,7 @@ class Leases:
         with state.transaction() as now:
             state.check_no_stall()
             server = state.servers.renew(request.server_id, now)
+            server.staged_bytes = request.staged_bytes
             server.taken_version = max(server.taken_version, request.placement_version)
             state.sweep(now)
             for known in request.committed:

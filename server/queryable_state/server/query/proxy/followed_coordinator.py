@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         CoordinatorEndpoint,
         CoordinatorEndpoints,
     )
+    from queryable_state.v1 import status_pb2
     from queryable_state.wire.security.connector import Connector
 
 _log = logging.getLogger(__name__)
@@ -111,6 +112,18 @@ class FollowedCoordinator:
     ) -> query_pb2.ListStatesResponse:
         """Same contract as `CoordinatorClient.list_states`."""
         return await self._call(lambda client: client.list_states(request))
+
+    async def describe_job(
+        self, request: status_pb2.DescribeJobRequest
+    ) -> status_pb2.JobDescription:
+        """Same contract as `CoordinatorClient.describe_job`."""
+        return await self._call(lambda client: client.describe_job(request))
+
+    async def list_servers(
+        self, request: status_pb2.ListServersRequest
+    ) -> status_pb2.ListServersResponse:
+        """Same contract as `CoordinatorClient.list_servers`."""
+        return await self._call(lambda client: client.list_servers(request))
 
     async def locate_state(
         self, request: query_pb2.LocateStateRequest

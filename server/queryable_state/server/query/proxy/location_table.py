@@ -13,6 +13,7 @@ from queryable_state.server.coordinator_client import (
 )
 from queryable_state.server.job_names import NamedJob, resolved_job
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
+from queryable_state.server.query.proxy.known_status import KnownStatus
 from queryable_state.server.query.proxy.shared_call import SharedCall
 from queryable_state.server.query.router import DriverAwayError
 from queryable_state.v1 import query_pb2, registration_pb2
@@ -22,6 +23,8 @@ from queryable_state.wire.located_state import LocatedState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+
+    from queryable_state.v1 import status_pb2
 
 # Lifetime of a resolved name: a job's name may move to another job, and a name that was unique
 # may become ambiguous.
@@ -62,6 +65,18 @@ class PlacementSource(Protocol):
         """The queryable states."""
         ...
 
+    async def describe_job(
+        self, request: status_pb2.DescribeJobRequest
+    ) -> status_pb2.JobDescription:
+        """What is known of a job."""
+        ...
+
+    async def list_servers(
+        self, request: status_pb2.ListServersRequest
+    ) -> status_pb2.ListServersResponse:
+        """The state servers."""
+        ...
+
 
 class LocationTable:
     """A cache of the coordinator's placement, valid by placement version.
@@ -81,6 +96,11 @@ class LocationTable:
         )
         self._states = SharedCall(
             lambda: _for_clients(coordinator.list_states(query_pb2.ListStatesRequest()))
+        )
+        self._status = KnownStatus(
+            list_jobs=self._jobs.answer,
+            describe_job=lambda request: _for_clients(coordinator.describe_job(request)),
+            list_servers=lambda request: _for_clients(coordinator.list_servers(request)),
         )
 
     def cached(self, state_id: int) -> LocatedState | None:
@@ -130,8 +150,8 @@ class LocationTable:
         return await self._listed(state_id) if known is None else known.registration
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
-        """The jobs that the coordinator knows now; not to be modified."""
-        return await self._jobs.answer()
+        """The jobs that the coordinator knows now, or knew last; not to be modified."""
+        return await self._status.list_jobs(request)
 
     async def list_states(
         self, request: query_pb2.ListStatesRequest
@@ -156,8 +176,21 @@ class LocationTable:
             states=[state for state in states if state.job_id == job_id]
         )
 
+    async def describe_job(
+        self, request: status_pb2.DescribeJobRequest
+    ) -> status_pb2.JobDescription:
+        """Same contract as `KnownStatus.describe_job`."""
+        return await self._status.describe_job(request)
+
+    async def list_servers(
+        self, request: status_pb2.ListServersRequest
+    ) -> status_pb2.ListServersResponse:
+        """Same contract as `KnownStatus.list_servers`."""
+        return await self._status.list_servers(request)
+
     async def aclose(self) -> None:
         """Cancels pending calls; idempotent."""
+        await self._status.aclose()
         await self._calls.aclose()
         await self._jobs.aclose()
         await self._states.aclose()

@@ -119,6 +119,11 @@ class Grants:
     def __init__(self, grants: Iterable[Grant]) -> None:
         self._grants = tuple(grants)
 
+    @property
+    def any(self) -> bool:
+        """True if something is allowed."""
+        return bool(self._grants)
+
     def kinds(self, name: StateName) -> Kind:
         """The allowed kinds of operations on a state."""
         found = Kind.NONE

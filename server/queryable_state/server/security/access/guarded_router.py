@@ -11,6 +11,7 @@ from queryable_state.server.security.access.caller import caller_of_call
 from queryable_state.server.security.access.grants import Kind, StateName
 from queryable_state.server.security.access.guarded_session import GuardedSession
 from queryable_state.server.security.guarded_watch import GuardedWatch
+from queryable_state.server.security.visible_jobs import VisibleJobs
 from queryable_state.server.security.visible_states import VisibleStates
 from queryable_state.server.serving.large_request_queue import LargeRequestQueue
 from queryable_state.v1 import query_pb2
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from queryable_state.server.security.access.caller import Caller, StateRights
     from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.security.admission.admission import Quota
-    from queryable_state.v1 import registration_pb2, watch_pb2
+    from queryable_state.v1 import registration_pb2, status_pb2, watch_pb2
     from queryable_state.wire.located_state import LocatedState
 
 # Part of a page's time that the limit of bytes may delay its messages.
@@ -48,6 +49,7 @@ class GuardedRouter(Router):
         self._access = gate.access
         self._turns = LargeRequestQueue()
         self._visible = VisibleStates(router, self._access)
+        self._jobs = VisibleJobs(router, self._visible)
 
     def session(self, deliver: Deliver, authorization: str = "") -> QuerySession:
         """Raises `AuthenticationError` for a connection without a valid token."""
@@ -157,17 +159,7 @@ class GuardedRouter(Router):
         if caller.is_internal:
             return await self._router.list_jobs(request)
         self._admitted(caller)
-        response = await self._router.list_jobs(request)
-        states = await self._visible.states(caller, query_pb2.ListStatesRequest())
-        visible = {(state.job_id, state.queryable_name) for state in states}
-        answer = query_pb2.ListJobsResponse()
-        for job in response.jobs:
-            names = [name for name in job.states if (job.job_id, name) in visible]
-            if names or caller.grants.lists_all_of(job.name, job.job_id.hex()):
-                # A copy: other callers have the same response.
-                answer.jobs.append(job)
-                answer.jobs[-1].states[:] = names
-        return answer
+        return await self._jobs.list(caller, request)
 
     async def list_states(
         self, request: query_pb2.ListStatesRequest
@@ -177,6 +169,24 @@ class GuardedRouter(Router):
             return await self._router.list_states(request)
         self._admitted(caller)
         return query_pb2.ListStatesResponse(states=await self._visible.states(caller, request))
+
+    async def describe_job(
+        self, request: status_pb2.DescribeJobRequest
+    ) -> status_pb2.JobDescription:
+        caller = caller_of_call.get()
+        if caller.is_internal:
+            return await self._router.describe_job(request)
+        self._admitted(caller)
+        return await self._jobs.describe(caller, request)
+
+    async def list_servers(
+        self, request: status_pb2.ListServersRequest
+    ) -> status_pb2.ListServersResponse:
+        caller = caller_of_call.get()
+        if caller.is_internal:
+            return await self._router.list_servers(request)
+        self._admitted(caller)
+        return await self._jobs.servers(caller, request)
 
     async def aclose(self) -> None:
         """Does nothing: the other router is its creator's."""
