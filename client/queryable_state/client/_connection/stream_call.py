@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import grpc.aio
 
@@ -38,14 +38,14 @@ class StreamCall(Generic[_Message]):
         self,
         errors: CallErrors,
         server: ServerConnection,
-        call: grpc.aio.UnaryStreamCall[object, _Message],
+        call: grpc.aio.UnaryStreamCall[Any, _Message],
         what: str,
     ) -> None:
         """`what`: scan or watch, for error texts."""
         self._errors = errors
         self._server = server
         self._what = what
-        self._call = call
+        self._call: Any = call
 
     @classmethod
     def scan(
@@ -96,12 +96,13 @@ class StreamCall(Generic[_Message]):
                 f"{server.address} ended a {self._what} before its last message",
                 retry_after_ms=100,
             )
-        return message
+        received: _Message = message
+        return received
 
     def cancel(self) -> None:
         """Ends the call on client and server. Idempotent."""
         self._call.cancel()
 
 
-def _metadata(server: ServerConnection, method: str) -> grpc.aio.Metadata | None:
+def _metadata(server: ServerConnection, method: str) -> tuple[tuple[str, str], ...] | None:
     return call_metadata(server.credentials, f"/queryable_state.v1.QueryableState/{method}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MOST_OF_A_CLIENT = 512
 _MOST_OF_A_PROXY = 960
 
-_RETRY_MS = 5_000
+_RETRY_MS = 1_000
 
 
 class OpenWatches:
