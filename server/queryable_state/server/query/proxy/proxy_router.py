@@ -11,7 +11,7 @@ from queryable_state.server.query.proxy.proxy_session import ProxySession
 from queryable_state.server.query.proxy.scan_merge import MergedScan
 from queryable_state.server.query.proxy.scan_owners import ScanOwners
 from queryable_state.server.query.proxy.size_estimate import measured_by_owners
-from queryable_state.server.query.proxy.watch_merge import MergedWatch
+from queryable_state.server.query.proxy.watches.watch_merge import MergedWatch
 from queryable_state.server.query.router import Router
 from queryable_state.server.serving.large_request_queue import LARGE_BYTES, LargeRequestQueue
 from queryable_state.v1 import query_pb2

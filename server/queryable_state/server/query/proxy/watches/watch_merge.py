@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.proxy.watch_part import WatchPart
+from queryable_state.server.query.proxy.watches.watch_part import WatchPart
 from queryable_state.server.query.retries import OWNERS
 from queryable_state.server.query.scan_query import KeyGroupRun
 from queryable_state.server.query.watch_query import HEARTBEAT_S, position_of
