@@ -34,6 +34,7 @@ def configuration(plan: RoundPlan, folder: Path, port: int, *, durable: bool) ->
         "proxy_ports": 0,
         "proxy_frame_ports": 0,
         "task_ports": 0,
+        "metrics_ports": 0,
     }
     of_durable: dict[str, object] = {
         "execution.checkpointing.interval": f"{int(plan.snapshot_s * 1000)} ms",

@@ -61,8 +61,8 @@ def test_a_job_with_tls_everywhere_is_queried_with_frames_and_unary(
             assert len(client.list_states(job.job_id)) == 1
             until(functools.partial(uses_frames, client))
     everywhere = {env.coordinator_address, *listening(spark)}
-    # Two servers with five ports each, and the coordinator.
-    assert len(everywhere) >= 11
+    # Two servers with six ports each, and the coordinator.
+    assert len(everywhere) >= 13
     for address in everywhere:
         assert "expects TLS" in str(tls_problem(address, CLEAR_TEXT)), address
     job.cancel()

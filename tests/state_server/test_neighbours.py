@@ -31,14 +31,14 @@ def range_from(first: int) -> str:
 
 
 def ports_of(addresses: ServerAddresses) -> list[int]:
-    """The five ports of a server, in the order of their settings."""
+    """The six ports of a server, in the order of their settings."""
     found = []
     for address in (addresses.query, addresses.proxy):
         with grpc.insecure_channel(address) as channel:
             stub = query_pb2_grpc.QueryableStateStub(channel)
             described = stub.DescribeServer(query_pb2.DescribeServerRequest(), timeout=DEADLINE_S)
         found += [host_and_port(address)[1], described.frames.port]
-    return [*found, host_and_port(addresses.backend)[1]]
+    return [*found, *(host_and_port(each)[1] for each in (addresses.backend, addresses.metrics))]
 
 
 @pytest.mark.slow
@@ -52,6 +52,7 @@ def test_executors_that_start_at_once_take_neighbouring_ports_each(tmp_path: Pat
         proxy_ports=range_from(base + 2),
         proxy_frame_ports=range_from(base + 3),
         task_ports=range_from(base + 4),
+        metrics_ports=range_from(base + 5),
     )
     settings = CoordinatorSettings(strict=False, ports="0", stop_timeout_s=2.0)
     with in_process_coordinator(settings=settings) as coordinator, contextlib.ExitStack() as stack:
@@ -66,5 +67,5 @@ def test_executors_that_start_at_once_take_neighbouring_ports_each(tmp_path: Pat
         assert all(map(answers, servers))
         places = sorted(ports_of(server) for server in servers)
     assert places == [
-        [base + 10 * place + offset for offset in range(5)] for place in range(EXECUTORS)
+        [base + 10 * place + offset for offset in range(6)] for place in range(EXECUTORS)
     ]

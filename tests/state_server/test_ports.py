@@ -121,7 +121,7 @@ def test_no_default_has_a_random_port_and_no_two_have_one_in_common() -> None:
     ports = [port for spec in (*specs, coordinator) for port in spec.ports]
     assert 0 not in ports
     assert len({*ports}) == len(ports)
-    first = {*range(9067, 9072)}
+    first = {*range(9067, 9073)}
     assert {spec.ports[0] for spec in specs} == first
     assert {spec.ports[1] for spec in specs} == {port + 10 for port in first}
 

@@ -33,6 +33,11 @@ class FramePorts:
         self._tls: dict[str, TlsDiagnosis] = {}
         self._tls_problems: dict[str, str] = {}
 
+    @property
+    def unreachable(self) -> int:
+        """Number of servers that are not queried over frames."""
+        return len(self._unreachable)
+
     def problem(self, address: str) -> str:
         """Why the server is not queried over frames; empty: no problem is known."""
         missed = self._unreachable.get(address)

@@ -19,6 +19,7 @@ from queryable_state.server.settings.proxy_settings import ProxySettings
 if TYPE_CHECKING:
     import argparse
 
+    from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 
 
@@ -64,8 +65,8 @@ def _run(options: argparse.Namespace) -> int:
 def _serve(settings: ProxySettings) -> int:
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
 
-    async def serve(shutdown: GracefulShutdown) -> None:
-        async with ProxyServer(settings, shutdown=shutdown) as proxy:
+    async def serve(shutdown: GracefulShutdown, watchdog: LoopWatchdog) -> None:
+        async with ProxyServer(settings, shutdown=shutdown, watchdog=watchdog) as proxy:
             # On stdout for scripts; the log has it too.
             print(f"proxy at {proxy.address}", flush=True)
             tune_after_start()

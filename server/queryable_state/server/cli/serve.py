@@ -14,6 +14,7 @@ from queryable_state.server.settings.checkpoint_server_settings import Checkpoin
 if TYPE_CHECKING:
     import argparse
 
+    from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 
 
@@ -49,7 +50,7 @@ def _run(options: argparse.Namespace) -> int:
 def _serve(settings: CheckpointServerSettings) -> int:
     from queryable_state.server.checkpoint_server.server import CheckpointServer
 
-    async def serve(shutdown: GracefulShutdown) -> None:
+    async def serve(shutdown: GracefulShutdown, _watchdog: LoopWatchdog) -> None:
         async with CheckpointServer(settings, shutdown=shutdown) as server:
             metadata = server.completed.metadata
             # On stdout for scripts; the log has it too.

@@ -14,6 +14,7 @@ from queryable_state.server.config.effective import effective_settings, sources_
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
     from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
     from queryable_state.server.settings.proxy_settings import ProxySettings
@@ -45,11 +46,11 @@ def tune_after_start() -> None:
 
 def run_until_stopped(
     what: str,
-    serve: Callable[[GracefulShutdown], Awaitable[None]],
+    serve: Callable[[GracefulShutdown, LoopWatchdog], Awaitable[None]],
     *,
     settings: ProxySettings | CheckpointServerSettings,
 ) -> int:
-    """Runs `serve(shutdown)`, where signals trigger `shutdown`; returns the exit code.
+    """Runs `serve(shutdown, watchdog)`, where signals trigger `shutdown`; returns the exit code.
 
     Logs to stderr, first where the settings came from; `what` names the process in the log. A port
     that another process has is no wrong setting: that process may end.
@@ -69,8 +70,8 @@ def run_until_stopped(
         shutdown = GracefulShutdown()
         shutdown.on_signals()
         with MemoryTrimmer():
-            async with LoopWatchdog(what):
-                await serve(shutdown)
+            async with LoopWatchdog(what) as watchdog:
+                await serve(shutdown, watchdog)
 
     try:
         uvloop.run(run())

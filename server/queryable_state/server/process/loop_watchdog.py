@@ -44,6 +44,8 @@ class LoopWatchdog:
         self._loop_thread = 0
         self.stalls = 0
         """Stalls so far."""
+        self.stalled_s = 0.0
+        """Duration of all of them."""
         self.worst_s = 0.0
         """The longest of them."""
 
@@ -83,6 +85,7 @@ class LoopWatchdog:
 
     def _report(self, held_s: float, ran_s: float, stack: str) -> None:
         self.stalls += 1
+        self.stalled_s += held_s
         self.worst_s = max(self.worst_s, held_s)
         self._stalls.write(
             logging.WARNING,

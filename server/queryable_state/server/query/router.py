@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from queryable_state.server.metrics.port_traffic import PortTraffic
 from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
@@ -134,6 +135,9 @@ class ServiceInfo:
 
     plain_grpc: bool = False
     """Serve gRPC with `grpc.aio` even if gRPC's core can be used."""
+
+    traffic: PortTraffic = field(default_factory=PortTraffic, compare=False)
+    """Counters of the port."""
 
 
 class QuerySession(ABC):

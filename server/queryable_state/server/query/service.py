@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, asynccontextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -98,7 +99,7 @@ class QueryableStateService:
             limits = self._info.limits
             read = PointRead.of(request, await self._locate(request), limits)
             self._admit(read.query, context)
-            answers = await self._router.answers(read.query)
+            answers = await self._answers(read.query)
             if request.explain:
                 return await read.explained(answers)
             return await read.response(answers)
@@ -112,13 +113,16 @@ class QueryableStateService:
                 self._check_server_id(request.server_id)
                 check_query(request.query, limits, request.query.ByteSize())
                 limit_deadline(request.query)
-                answers = await self._router.answers(request.query)
+                answers = await self._answers(request.query)
                 return query_pb2.BatchGetKvStateResponse(answers=answers)
             read = await BatchRead.of(request, await self._locate(request), limits)
             self._admit(read.query, context)
             if request.one_cut:
-                return await read.response(await snapshot_answers(self._router, read.query))
-            return await read.response(await self._router.answers(read.query))
+                begun_s = perf_counter()
+                snapshot = await snapshot_answers(self._router, read.query)
+                self._info.traffic.unary_answered(read.query, begun_s)
+                return await read.response(snapshot)
+            return await read.response(await self._answers(read.query))
 
     async def ScanKvState(self, request: query_pb2.ScanKvStateRequest, context: Context) -> None:
         async with ErrorBoundary(context, self._answering), self._streams.scan():
@@ -199,6 +203,12 @@ class QueryableStateService:
     ) -> status_pb2.ListServersResponse:
         async with ErrorBoundary(context, self._answering):
             return await self._router.list_servers(request)
+
+    async def _answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
+        begun_s = perf_counter()
+        answers = await self._router.answers(query)
+        self._info.traffic.unary_answered(query, begun_s)
+        return answers
 
     async def _locate(
         self,

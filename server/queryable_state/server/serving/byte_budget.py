@@ -25,6 +25,8 @@ class ByteBudget:
         self._max_bytes = max_bytes
         self._used_bytes = 0
         self._lock = threading.Lock()
+        self.refusals = 0
+        """Times that a connection might not hold more."""
         self._waiting: set[Callable[[], object]] = set()
 
     @property
@@ -34,7 +36,10 @@ class ByteBudget:
 
     def may_hold(self, held_bytes: int) -> bool:
         """True if a connection may hold this many bytes in total."""
-        return held_bytes <= SHARE_BYTES or self._used_bytes < self._max_bytes
+        if held_bytes <= SHARE_BYTES or self._used_bytes < self._max_bytes:
+            return True
+        self.refusals += 1
+        return False
 
     def take(self, size_bytes: int) -> None:
         """Adds bytes."""

@@ -1,7 +1,7 @@
 """Settings of the addresses and ports on which the processes of an application listen.
 
-A state server listens on five ports: the k-th one of a machine takes the k-th port of each
-setting. With the defaults the first takes 9067 to 9071, the next one 9077 to 9081, and so on.
+A state server listens on six ports: the k-th one of a machine takes the k-th port of each
+setting. With the defaults the first takes 9067 to 9072, the next one 9077 to 9082, and so on.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ SERVER_FRAME_PORTS = "9068-9168/10"
 PROXY_PORTS = "9069-9169/10"
 PROXY_FRAME_PORTS = "9070-9170/10"
 TASK_PORTS = "9071-9171/10"
+METRICS_PORTS = "9072-9172/10"
 COORDINATOR_PORTS = "6123-6132"
 
 COORDINATOR_PORT = 6123
@@ -75,7 +76,7 @@ class ServerPorts(SettingsGroup):
     server_ports: str = ports_setting(SERVER_PORTS, flink=("queryable-state.server.ports",))
     """Port, range (`9067-9167/10`: every tenth) or list for queries that a state server answers
     from its own state. Each executor of a machine needs its own: the next one takes the next port
-    of this and of the four settings below. 0: any free port. If none is free, tasks fail."""
+    of this and of the five settings below. 0: any free port. If none is free, tasks fail."""
 
     server_frame_ports: str = ports_setting(SERVER_FRAME_PORTS, may_be_empty=True)
     """Frame port beside `server_ports`, for look-ups; same rules. Empty: no frame port, look-ups
@@ -89,6 +90,10 @@ class ServerPorts(SettingsGroup):
 
     task_ports: str = ports_setting(TASK_PORTS)
     """Port for Spark tasks and the coordinator; same rules as `server_ports`."""
+
+    metrics_ports: str = ports_setting(METRICS_PORTS, may_be_empty=True)
+    """HTTP port of the Prometheus metrics of a state server, path `/metrics`; found as the other
+    ports. If none is free, the server logs a WARNING and serves none. Empty: no such port."""
 
     def check_relations(self) -> None:
         super().check_relations()
@@ -150,7 +155,7 @@ class PublicListenSettings(SettingsGroup):
 
 
 def ports_of(ports: ServerPorts) -> dict[str, str]:
-    """The five settings of a state server's ports, by name."""
+    """The six settings of a state server's ports, by name."""
     names = (field.name for field in dataclasses.fields(ServerPorts))
     return {name: getattr(ports, name) for name in names if name != "origins"}
 
@@ -161,5 +166,6 @@ ANY_PORTS = ServerPorts(
     proxy_ports="0",
     proxy_frame_ports="0",
     task_ports="0",
+    metrics_ports="0",
 )
 """Any free ports."""

@@ -115,6 +115,8 @@ class QueryServer:
         self._service.add_to(self._server)
         self._serving = self._left = False
         self._what = self._address = ""
+        self.traffic = info.traffic
+        """Counters of the port."""
         self._port = 0
         self._health = HealthService((_SERVICE, SERVICE_NAME, reflection.SERVICE_NAME))
         # Generated code accepts any server with the two methods that it calls.

@@ -11,7 +11,7 @@ from queryable_state.server.config.setting import setting
 from queryable_state.server.config.settings_group import SettingsGroup
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
-from queryable_state.server.serving.listen_settings import PublicListenSettings
+from queryable_state.server.serving.listen_settings import PublicListenSettings, ports_setting
 from queryable_state.server.serving.serving_settings import ServingSettings
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ class DriverSettings(SettingsGroup):
 @dataclass(frozen=True, kw_only=True)
 class ProxySettings(DriverSettings, PublicListenSettings, ServingSettings, LogLevel):
     """Settings of a stand-alone proxy."""
+
+    metrics_ports: str = ports_setting("", may_be_empty=True, flags=("--metrics-port",))
+    """HTTP port, range or list of the Prometheus metrics, path `/metrics`; empty: none."""
 
     limits: Limits = field(default_factory=Limits)
 

@@ -69,13 +69,15 @@ class BackendParts:
         self._owners = OwnerTable(
             coordinator, table, lease, server_id=server_id, backend_address=backend_address
         )
+        restorer = Restorer(factory, file_systems, copies, threads.loading, stores.scratch)
+        self.restores = restorer.counts
         self._opener = AttemptStarter(
             coordinator,
             table,
             lease,
             background,
             factory,
-            Restorer(factory, file_systems, copies, threads.loading, stores.scratch),
+            restorer,
             file_systems,
             self.compactor,
             server_id=server_id,

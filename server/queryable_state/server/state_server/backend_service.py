@@ -8,7 +8,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
-from queryable_state.server.serving.error_boundary import ErrorBoundary
+from queryable_state.server.metrics.call_counts import CallCounts
+from queryable_state.server.serving.timed_boundary import TimedBoundary
 from queryable_state.server.state_server.batches.fetches import read_fetches
 
 if TYPE_CHECKING:
@@ -69,30 +70,31 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
         self._snapshots = snapshots
         self._background = background
         self._stop = stop
+        self.calls = CallCounts()
 
     async def LocateSubtask(
         self, request: backend_pb2.LocateSubtaskRequest, context: Context
     ) -> backend_pb2.LocateSubtaskResponse:
-        async with ErrorBoundary(context, "LocateSubtask"):
+        async with TimedBoundary(context, "LocateSubtask", self.calls):
             return await self._owners.locate(request)
 
     async def OpenSubtasks(
         self, request: backend_pb2.OpenSubtasksRequest, context: Context
     ) -> backend_pb2.OpenSubtasksResponse:
-        async with ErrorBoundary(context, "OpenSubtasks"):
+        async with TimedBoundary(context, "OpenSubtasks", self.calls):
             await self._opener.open_subtasks(request)
             return backend_pb2.OpenSubtasksResponse()
 
     async def Begin(
         self, request: backend_pb2.BeginRequest, context: Context
     ) -> backend_pb2.BeginResponse:
-        async with ErrorBoundary(context, "Begin"):
+        async with TimedBoundary(context, "Begin", self.calls):
             return await self._opener.begin(request)
 
     async def Fetch(
         self, request: backend_pb2.FetchRequest, context: Context
     ) -> backend_pb2.FetchResponse:
-        async with ErrorBoundary(context, "Fetch"):
+        async with TimedBoundary(context, "Fetch", self.calls):
             return await self._fetched(request)
 
     async def _fetched(self, request: backend_pb2.FetchRequest) -> backend_pb2.FetchResponse:
@@ -108,27 +110,27 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
     async def Prepare(
         self, request_iterator: AsyncIterator[backend_pb2.PrepareRequest], context: Context
     ) -> backend_pb2.PrepareResponse:
-        async with ErrorBoundary(context, "Prepare"):
+        async with TimedBoundary(context, "Prepare", self.calls):
             return await self._staging.prepare(aiter(request_iterator))
 
     async def BeginAll(
         self, request: backend_pb2.BeginAllRequest, context: Context
     ) -> backend_pb2.BeginAllResponse:
-        async with ErrorBoundary(context, "BeginAll"):
+        async with TimedBoundary(context, "BeginAll", self.calls):
             begun = await _all(self._opener.begin(each) for each in request.begins)
             return backend_pb2.BeginAllResponse(begun=begun)
 
     async def FetchAll(
         self, request: backend_pb2.FetchAllRequest, context: Context
     ) -> backend_pb2.FetchAllResponse:
-        async with ErrorBoundary(context, "FetchAll"):
+        async with TimedBoundary(context, "FetchAll", self.calls):
             answers = await _all(self._fetched(each) for each in request.fetches)
             return backend_pb2.FetchAllResponse(answers=answers)
 
     async def PrepareAll(
         self, request: backend_pb2.PrepareAllRequest, context: Context
     ) -> backend_pb2.PrepareAllResponse:
-        async with ErrorBoundary(context, "PrepareAll"):
+        async with TimedBoundary(context, "PrepareAll", self.calls):
             staged = await _all(self._staging.prepare(_frames(each)) for each in request.prepares)
             staged_bytes = max((each.staged_bytes for each in staged), default=0)
             return backend_pb2.PrepareAllResponse(staged_bytes=staged_bytes)
@@ -136,20 +138,20 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
     async def ReportSeals(
         self, request: backend_pb2.ReportSealsRequest, context: Context
     ) -> backend_pb2.ReportSealsResponse:
-        async with ErrorBoundary(context, "ReportSeals"):
+        async with TimedBoundary(context, "ReportSeals", self.calls):
             sealed = self._owned_stores.sealed(request.query_id, request.version)
             return backend_pb2.ReportSealsResponse(sealed=sealed)
 
     async def Commit(
         self, request: backend_pb2.CommitRequest, context: Context
     ) -> backend_pb2.CommitResponse:
-        async with ErrorBoundary(context, "Commit"):
+        async with TimedBoundary(context, "Commit", self.calls):
             return backend_pb2.CommitResponse(sealed=self._owned_stores.commit(request))
 
     async def Snapshot(
         self, request: backend_pb2.SnapshotRequest, context: Context
     ) -> AsyncIterator[backend_pb2.SnapshotEvent]:
-        async with ErrorBoundary(context, "Snapshot"):
+        async with TimedBoundary(context, "Snapshot", self.calls):
             events = self._snapshots.write(request)
             async with aclosing(events):
                 async for event in events:
@@ -158,14 +160,14 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
     async def DropQuery(
         self, request: backend_pb2.DropQueryRequest, context: Context
     ) -> backend_pb2.DropQueryResponse:
-        async with ErrorBoundary(context, "DropQuery"):
+        async with TimedBoundary(context, "DropQuery", self.calls):
             await self._owned_stores.drop_job(request.query_id)
             return backend_pb2.DropQueryResponse()
 
     async def Shutdown(
         self, request: backend_pb2.ShutdownRequest, context: Context
     ) -> backend_pb2.ShutdownResponse:
-        async with ErrorBoundary(context, "Shutdown"):
+        async with TimedBoundary(context, "Shutdown", self.calls):
             _log.info("stopping on request of the coordinator")
             self._stop.set()
             return backend_pb2.ShutdownResponse()

@@ -1,10 +1,14 @@
-"""The listeners of a state server: its five ports, bound together."""
+"""The listeners of a state server: its six ports, bound together."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
+from queryable_state.server.metrics.collectors.port_metrics import PortMetrics
+from queryable_state.server.metrics.collectors.process_metrics import ProcessMetrics
+from queryable_state.server.metrics.collectors.proxy_metrics import ProxyMetrics
+from queryable_state.server.metrics.metrics_port import open_metrics_port
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     import grpc.aio
 
     from queryable_state.server.coordinator_client import CoordinatorClient
+    from queryable_state.server.metrics.registry import MetricsRegistry
+    from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.state_server.queries.state_reader import StateReader
     from queryable_state.server.state_server.settings import StateServerSettings
     from queryable_state.wire.security.connector import Connector
@@ -41,10 +47,13 @@ def bind_ports(
     *,
     server_id: str,
     connector: Connector,
+    metrics: MetricsRegistry,
+    watchdog: LoopWatchdog | None,
 ) -> tuple[ServerAddresses, list[QueryServer]]:
-    """Binds the five ports; returns the addresses and the two public servers.
+    """Binds the six ports; returns the addresses and the two public servers.
 
-    `stack` closes what answers them; the caller starts and stops the servers. Raises
+    `stack` closes what answers them; the caller starts and stops the servers. The port of the
+    metrics, which gets collectors of the listeners here, answers at once. Raises
     `InvalidRequestError` if a setting has no free port.
     """
     tls = ServerTls.of(settings.tls)
@@ -102,11 +111,29 @@ def bind_ports(
         insecure=settings.access.insecure,
     )
     task_port = bind(port_adder(backend, tls), ports.tasks, settings.host, what="task port")
+    metrics.add(
+        PortMetrics(
+            {"query": servers[0].traffic, "proxy": servers[1].traffic},
+            lambda state_id: engine.registration(state_id) or locations.registration(state_id),
+        ).collect
+    )
+    metrics.add(ProxyMetrics(proxy).collect)
+    metrics.add(ProcessMetrics(budgets, gate, watchdog).collect)
+    metrics_port = open_metrics_port(
+        metrics,
+        ports.metrics,
+        settings.host,
+        stack,
+        tls=tls,
+        gate=gate,
+        insecure=settings.access.insecure,
+    )
     addresses = ServerAddresses(
         server_id=server_id,
         pid=os.getpid(),
         query=servers[0].address,
         proxy=servers[1].address,
         backend=advertised.address(settings.host, task_port),
+        metrics=advertised.address(settings.host, metrics_port) if metrics_port else "",
     )
     return addresses, servers

@@ -93,8 +93,8 @@ async def _run(settings: StateServerSettings, directory: ServerDirectory) -> Non
             stack.push_async_callback(asyncio.wait, [watching])
             stack.callback(watching.cancel)
         stack.enter_context(MemoryTrimmer())
-        await stack.enter_async_context(LoopWatchdog("state server"))
-        async with StateServer(settings, shutdown=shutdown) as server:
+        watchdog = await stack.enter_async_context(LoopWatchdog("state server"))
+        async with StateServer(settings, shutdown=shutdown, watchdog=watchdog) as server:
             if not shutdown.stopping.is_set():
                 directory.publish(server.addresses)
                 _log.info("ready: %s", server.addresses)

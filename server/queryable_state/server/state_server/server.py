@@ -14,6 +14,8 @@ import grpc.aio
 from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.server.lease_clock import lease_s
+from queryable_state.server.metrics.collectors.owner_metrics import OwnerMetrics
+from queryable_state.server.metrics.registry import MetricsRegistry
 from queryable_state.server.security.signature_check import SignatureCheck
 from queryable_state.server.security.signature_interceptors import SignatureInterceptor
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
@@ -32,6 +34,7 @@ from queryable_state.wire.errors import QueryableStateError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.state_server.base.server_directory import ServerAddresses
     from queryable_state.server.state_server.batches.staging import Staging
     from queryable_state.server.state_server.settings import StateServerSettings
@@ -55,6 +58,7 @@ class StateServer:
         settings: StateServerSettings,
         *,
         shutdown: GracefulShutdown | None = None,
+        watchdog: LoopWatchdog | None = None,
         clock: Callable[[], float] = lease_s,
     ) -> None:
         self.settings = settings
@@ -71,6 +75,9 @@ class StateServer:
             default_deadline_ms=settings.default_deadline_ms,
         )
         self.shutdown = GracefulShutdown() if shutdown is None else shutdown
+        self.metrics = MetricsRegistry()
+        """The metrics of this server, which its metrics port serves."""
+        self._watchdog = watchdog
         self._killed = False
         self._main: asyncio.Task[None] | None = None
         self._addresses: ServerAddresses | None = None
@@ -154,6 +161,8 @@ class StateServer:
                 stack,
                 server_id=self.server_id,
                 connector=connector,
+                metrics=self.metrics,
+                watchdog=self._watchdog,
             )
             signatures.audience = addresses.backend
 
@@ -170,6 +179,7 @@ class StateServer:
             )
             stack.push_async_callback(parts.aclose)
             self._staging = parts.staging
+            self.metrics.add(OwnerMetrics(self.table, self.lease, self.engine, parts).collect)
             backend_pb2_grpc.add_StateBackendServicer_to_server(parts.service, backend)
             calls = CoordinatorLeaseCalls(
                 settings.coordinator_address, settings.secret, connector=connector

@@ -78,6 +78,7 @@ class FrameConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
         self._connections.add(self)
+        self._info.traffic.opened_connection()
         silent = connection_refusals.silent()
         self._timer.set(connection_refusals.HELLO_TIMEOUT_S, lambda: self._refuse(silent))
         self._transport.set_write_buffer_limits(high=_UNSENT_BYTES)
@@ -88,6 +89,7 @@ class FrameConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._transport.is_closing():
             return
+        self._info.traffic.received_bytes += len(data)
         if len(self._preamble) < len(PREAMBLE):
             data = self._preamble + data
             self._preamble = data[: len(PREAMBLE)]
@@ -118,6 +120,7 @@ class FrameConnection(asyncio.Protocol):
         self._writable.set()
         self._connections.discard(self)
         self._streams.discard(self)
+        self._info.traffic.open_connections -= 1
         self.opened.set()
         if not self._closed.done():
             self._closed.set_result(None)
@@ -225,6 +228,7 @@ class FrameConnection(asyncio.Protocol):
 
     def _write(self, frame: bytes) -> None:
         self._sent_bytes += len(frame)
+        self._info.traffic.sent_bytes += len(frame)
         self._asks_for_much = len(frame) > LARGE_ANSWER_BYTES
         self._transport.write(framed(frame))
 
@@ -288,6 +292,7 @@ class FrameConnection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         connection_refusals.log_refusal(error)
+        self._info.traffic.refused_connections[error.reason_name] += 1
         refusal = query_pb2.ServerFrame(error=error.to_proto())
         self._transport.write(framed(refusal.SerializeToString()))
         self._frames.clear()

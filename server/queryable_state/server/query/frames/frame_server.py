@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.frames.connection_acceptor import ConnectionAcceptor
 from queryable_state.server.query.frames.frame_connection import FrameConnection
 from queryable_state.server.serving.byte_budget import ClientBudgets
-from queryable_state.wire.addresses import host_and_port
+from queryable_state.server.serving.listening_socket import listening_socket
 
 if TYPE_CHECKING:
+    import socket
+
     from queryable_state.server.query.frames.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.server.security.server_tls import ServerTls
@@ -41,18 +42,7 @@ class FrameServer:
 
     def add_port(self, address: str) -> int:
         """Binds HOST:PORT and returns the port; raises `RuntimeError` if it is in use."""
-        host, port = host_and_port(address)
-        try:
-            family, _, _, _, where = socket.getaddrinfo(
-                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-            self._listening = socket.create_server(
-                where[:2],
-                family=family,
-                dualstack_ipv6=family == socket.AF_INET6 and socket.has_dualstack_ipv6(),
-            )
-        except OSError as problem:
-            raise RuntimeError(f"cannot listen on {address}: {problem}") from problem
+        self._listening = listening_socket(address)
         bound: int = self._listening.getsockname()[1]
         return bound
 

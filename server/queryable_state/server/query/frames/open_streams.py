@@ -70,14 +70,17 @@ class OpenStreams:
     async def scan(self) -> AsyncIterator[None]:
         """Registers one scan; raises STOPPING inside it when the time to drain is over."""
         self._check_serving()
-        until_told = asyncio.timeout(None)
+        until_told, traffic = asyncio.timeout(None), self._info.traffic
         try:
             async with until_told:
                 self._scans.add(until_told)
+                traffic.scans += 1
+                traffic.open_scans += 1
                 try:
                     yield
                 finally:
                     self._scans.discard(until_told)
+                    traffic.open_scans -= 1
         except TimeoutError:
             if not until_told.expired():
                 raise

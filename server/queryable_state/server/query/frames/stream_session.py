@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 from typing import TYPE_CHECKING
 
+from queryable_state.server.metrics.port_traffic import SAMPLED
 from queryable_state.server.query.checks import check_query, limit_deadline
 from queryable_state.server.query.frames.answer_frames import frame_of, refusal_of
 from queryable_state.server.query.frames.open_streams import stopping
@@ -61,6 +63,13 @@ class StreamSession:
         self._draining = False
         self.unanswered_bytes = 0
         """Bytes of all unanswered queries."""
+        self._traffic = info.traffic
+        self._asked = 0
+        self._state_id = 0
+        self._state_queries = self._traffic.frame_queries.of(0)
+        """Counter of queries to `_state_id`, the state of the newest query."""
+        self._begun_s: dict[int, float] = {}
+        """Arrival of unanswered queries that are timed, by id."""
 
     @property
     def unanswered(self) -> int:
@@ -102,7 +111,15 @@ class StreamSession:
                 raise InvalidRequestError("only the first frame of a connection may be a hello")
             self._admit(query, len(frame))
         except QueryableStateError as refusal:
+            self._traffic.refused[refusal.reason_name] += 1
             return frame_of(refusal_of(query.id, refusal))
+        if query.state_id != self._state_id:
+            self._state_id = query.state_id
+            self._state_queries = self._traffic.frame_queries.of(query.state_id)
+        self._state_queries.add(query.read)
+        self._asked += 1
+        if not self._asked % SAMPLED:
+            self._begun_s[query.id] = perf_counter()
         # Counted before the router is called, which may deliver all parts at once.
         self._unanswered[query.id] = len(frame)
         self.unanswered_bytes += len(frame)
@@ -132,6 +149,7 @@ class StreamSession:
             session.on_refused = None
             await session.aclose()
         self._unanswered.clear()
+        self._begun_s.clear()
         self.unanswered_bytes = 0
 
     def _admit(self, query: query_pb2.Query, frame_bytes: int) -> None:
@@ -159,6 +177,10 @@ class StreamSession:
 
     def _forget(self, query_id: int) -> None:
         self.unanswered_bytes -= self._unanswered.pop(query_id, 0)
+        if self._begun_s:
+            begun_s = self._begun_s.pop(query_id, None)
+            if begun_s is not None:
+                self._traffic.frame_durations.add(perf_counter() - begun_s)
 
 
 def _to_nobody(_query_id: int, _frame: bytes, _last: bool) -> None:

@@ -107,6 +107,11 @@ class LocationTable:
         """The newest cached placement, without a call; None if there is none."""
         return self._by_id.get(state_id)
 
+    def registration(self, state_id: int) -> registration_pb2.StateRegistration | None:
+        """The registration of a cached state, without a call; None if it is not cached."""
+        located = self._by_id.get(state_id)
+        return None if located is None else located.registration
+
     def known(self, request: query_pb2.LocateStateRequest) -> LocatedState | None:
         """The result of `locate` if the cache has it; None if `locate` must call."""
         named = self._names.get((request.job, request.state_name))

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.query.frames.answer_frames import frame_of
 from queryable_state.server.query.proxy_trace import ProxyTrace
-from queryable_state.server.query.retries import is_retried
+from queryable_state.server.query.retries import OWNERS, is_retried
 from queryable_state.v1 import errors_pb2, query_pb2
 from queryable_state.wire.errors import CorruptDataError, QueryTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from queryable_state.server.metrics.proxy_counts import ProxyCounts
     from queryable_state.wire.errors import QueryableStateError
     from queryable_state.wire.located_state import LocatedState, Owner
 
@@ -62,6 +63,7 @@ class ProxiedQuery:
 
     __slots__ = (
         "attempts",
+        "counts",
         "deadline",
         "failure",
         "frame",
@@ -73,10 +75,17 @@ class ProxiedQuery:
     )
 
     def __init__(
-        self, query: query_pb2.Query, frame: bytes, deadline: float, *, server_id: str
+        self,
+        query: query_pb2.Query,
+        frame: bytes,
+        deadline: float,
+        counts: ProxyCounts,
+        *,
+        server_id: str,
     ) -> None:
-        """`server_id` is that of the proxy."""
+        """`counts` and `server_id` are those of the proxy."""
         self.query = query
+        self.counts = counts
         self.frame = frame
         self.keys: Sequence[bytes] = query.keys
         self.deadline = deadline
@@ -89,6 +98,14 @@ class ProxiedQuery:
         """The newest refusal of keys."""
         self.trace = ProxyTrace(server_id, query.keys) if query.explain else None
         """None without `explain`."""
+
+    def retry_delay_s(self, error: errors_pb2.Error) -> float:
+        """Counts a refusal of keys; returns the seconds until they may be tried again."""
+        self.failure = error
+        self.counts.retries += 1
+        delay_s = OWNERS.delay_s(error, self.attempts)
+        self.attempts += 1
+        return delay_s
 
     def located(self, located: LocatedState, took_s: float = 0.0, *, cached: bool = False) -> None:
         """Traces the placement that routes the query."""
@@ -186,7 +203,8 @@ class ProxiedQuery:
     def frame_of_failure(
         self, positions: Sequence[int] | None, error: errors_pb2.Error, *, last: bool
     ) -> bytes:
-        """The frame that fails keys; None: all keys."""
+        """Counts a failure; returns the frame that fails keys; None: all keys."""
+        self.counts.fail(error)
         answer = query_pb2.Answer(id=self.query.id)
         if last and not self.sent and (positions is None or len(positions) == len(self.keys)):
             answer.error.CopyFrom(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from queryable_state.server.metrics.proxy_counts import ProxyCounts
 from queryable_state.server.query.proxy.owner_calls import OwnerCalls
 from queryable_state.server.query.proxy.owner_streams import Channels
 from queryable_state.server.query.proxy.proxy_session import ProxySession
@@ -67,6 +68,13 @@ class ProxyRouter(Router):
         self._large = {may_wait: asyncio.Semaphore(_LARGE_AT_ONCE) for may_wait in (False, True)}
         self._pending: dict[int, tuple[list[query_pb2.Answer], asyncio.Future[None]]] = {}
         self._last_id = 0
+        self.counts = ProxyCounts()
+        """Counters of all its queries."""
+
+    @property
+    def owners_without_frames(self) -> int:
+        """Number of owners whose frame port is not reached."""
+        return self._channels.frame_ports.unreachable
 
     def session(self, deliver: Deliver, authorization: str = "") -> ProxySession:
         session = ProxySession(
@@ -76,6 +84,7 @@ class ProxyRouter(Router):
             server_id=self._server_id,
             engine=self._engine,
             default_deadline_ms=self._default_deadline_ms,
+            counts=self.counts,
             on_closed=self._sessions.discard,
         )
         self._sessions.add(session)

@@ -8,6 +8,11 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Self
 
+from queryable_state.server.metrics.collectors.port_metrics import PortMetrics
+from queryable_state.server.metrics.collectors.process_metrics import ProcessMetrics
+from queryable_state.server.metrics.collectors.proxy_metrics import ProxyMetrics
+from queryable_state.server.metrics.metrics_port import open_metrics_port
+from queryable_state.server.metrics.registry import MetricsRegistry
 from queryable_state.server.query.proxy.coordinator_endpoints import CoordinatorEndpoints
 from queryable_state.server.query.proxy.followed_coordinator import FollowedCoordinator
 from queryable_state.server.query.proxy.location_table import LocationTable
@@ -16,14 +21,17 @@ from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.security.access.gate_opener import open_gate
 from queryable_state.server.security.server_tls import ServerTls
 from queryable_state.server.serving.advertised import Advertised
+from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
 from queryable_state.server.serving.query_server import QueryServer
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.addresses import join_address
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
+    from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.settings.proxy_settings import ProxySettings
 
 
@@ -44,9 +52,18 @@ class ProxyServer:
     """
 
     def __init__(
-        self, settings: ProxySettings, *, shutdown: GracefulShutdown | None = None
+        self,
+        settings: ProxySettings,
+        *,
+        shutdown: GracefulShutdown | None = None,
+        watchdog: LoopWatchdog | None = None,
     ) -> None:
         self.settings = settings
+        self.metrics = MetricsRegistry()
+        """The metrics of this proxy; `metrics.text()` is what a scraper gets."""
+        self.metrics_address = ""
+        """HOST:PORT on which it serves the metrics, once entered; empty: it has no such port."""
+        self._watchdog = watchdog
         self.server_id = f"proxy-{uuid.uuid4().hex[:12]}"
         self.shutdown = GracefulShutdown() if shutdown is None else shutdown
         self._stack = contextlib.AsyncExitStack()
@@ -93,6 +110,8 @@ class ProxyServer:
                 default_deadline_ms=settings.default_deadline_ms,
             )
             stack.push_async_callback(router.aclose)
+            budgets = ClientBudgets(settings.limits.held_bytes)
+            gate = open_gate(settings.access, stack, server_id=self.server_id)
             server = QueryServer(
                 router,
                 ServiceInfo(
@@ -102,21 +121,37 @@ class ProxyServer:
                     default_deadline_ms=settings.default_deadline_ms,
                     plain_grpc=settings.plain_grpc,
                 ),
+                budgets,
                 tls=tls,
-                gate=open_gate(settings.access, stack, server_id=self.server_id),
+                gate=gate,
                 insecure=settings.access.insecure,
             )
             stack.push_async_callback(server.aclose, self.shutdown, settings.drain_timeout_s)
+            advertised = Advertised.parse(
+                settings.advertised, "--advertise", settings.advertised_frame_port
+            )
             server.bind(
                 PortSpec.parse(settings.ports, "--port"),
                 settings.host,
                 frames=frame_ports(settings.frame_ports, "--frame-port"),
-                advertised=Advertised.parse(
-                    settings.advertised, "--advertise", settings.advertised_frame_port
-                ),
+                advertised=advertised,
                 what="proxy port",
             )
             self._address = server.address
+            self.metrics.add(PortMetrics({"proxy": server.traffic}, locations.registration).collect)
+            self.metrics.add(ProxyMetrics(router).collect)
+            self.metrics.add(ProcessMetrics(budgets, gate, self._watchdog).collect)
+            metrics_port = open_metrics_port(
+                self.metrics,
+                frame_ports(settings.metrics_ports, "--metrics-port"),
+                settings.host,
+                stack,
+                tls=tls,
+                gate=gate,
+                insecure=settings.access.insecure,
+            )
+            if metrics_port:
+                self.metrics_address = join_address(settings.host, metrics_port)
             await server.start()
             server.set_serving(found)
             for background in (

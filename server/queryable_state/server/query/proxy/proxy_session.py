@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.server.query.frames.answer_frames import frame_of, refusal_of
 from queryable_state.server.query.proxy.owner_streams import OwnerStreams
 from queryable_state.server.query.proxy.proxied_query import ProxiedQuery, SubQuery
-from queryable_state.server.query.retries import OWNERS, is_final, is_retried, no_owner
+from queryable_state.server.query.retries import is_final, is_retried, no_owner
 from queryable_state.server.query.router import QuerySession
 from queryable_state.v1 import errors_pb2, query_pb2
 from queryable_state.wire.errors import (
@@ -21,6 +21,7 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from queryable_state.server.metrics.proxy_counts import ProxyCounts
     from queryable_state.server.query.proxy.location_table import LocationTable
     from queryable_state.server.query.proxy.owner_streams import Channels, OwnerStream
     from queryable_state.server.query.router import Deliver, Engine
@@ -47,10 +48,11 @@ class ProxySession(QuerySession):
         server_id: str,
         engine: Engine | None,
         default_deadline_ms: int,
+        counts: ProxyCounts,
         on_closed: Callable[[ProxySession], None],
     ) -> None:
-        self._deliver = deliver
-        self._on_closed = on_closed
+        self._deliver, self._on_closed = deliver, on_closed
+        self._counts = counts
         self._locations = locations
         self._server_id = server_id
         self._engine = engine
@@ -89,10 +91,11 @@ class ProxySession(QuerySession):
             if len(by_owner) == 1:
                 answer = self._local_answer(query, next(iter(by_owner)))
                 if answer is not None:
+                    self._counts.local += 1
                     return answer
         query.deadline_ms = deadline_ms = query.deadline_ms or self._default_deadline_ms
         deadline = self._loop.time() + max(deadline_ms * 0.9, deadline_ms - 50) / 1000
-        proxied = ProxiedQuery(query, frame, deadline, server_id=self._server_id)
+        proxied = ProxiedQuery(query, frame, deadline, self._counts, server_id=self._server_id)
         self._queries[query.id] = proxied
         if self._sweep is None:
             self._sweep = self._loop.call_later(_SWEEP_S, self._expire)
@@ -117,8 +120,7 @@ class ProxySession(QuerySession):
         self._queries.clear()
         if self._sweep is not None:
             self._sweep.cancel()
-        tasks = tuple(self._tasks)
-        for task in tasks:
+        for task in (tasks := tuple(self._tasks)):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._owner_streams.aclose()
@@ -154,8 +156,10 @@ class ProxySession(QuerySession):
         if len(by_owner) == 1 and part.positions is None:
             owner = next(iter(by_owner))
             if owner.server_id != self._server_id and owner.address:
+                self._counts.relayed += 1
                 self._owner_streams.to(owner).ask(query.query.id, query.frame, part)
                 return
+        self._counts.split += 1
         # All parts are opened first: the answer ends with the last open part.
         parts: list[tuple[Owner, SubQuery]] = []
         for owner, within in by_owner.items():
@@ -236,10 +240,7 @@ class ProxySession(QuerySession):
         self, query: ProxiedQuery, positions: Sequence[int], error: errors_pb2.Error
     ) -> None:
         """Retries keys after a delay, or fails them at the deadline."""
-        query.failure = error
-        part = query.part(positions)
-        delay = OWNERS.delay_s(error, query.attempts)
-        query.attempts += 1
+        part, delay = query.part(positions), query.retry_delay_s(error)
         if self._closed or self._loop.time() + delay >= query.deadline:
             # Deferred: the caller may be about to end the part that had these keys.
             self._loop.call_soon(self._give_up, part, error)
@@ -250,9 +251,8 @@ class ProxySession(QuerySession):
 
     async def _retry_later(self, part: SubQuery, delay: float, known: int | None) -> None:
         """Routes a part after a delay, with a placement newer than `known` if there is one."""
-        query = part.query
+        query, begun = part.query, self._loop.time()
         state_id = query.query.state_id
-        begun = self._loop.time()
         if delay:
             await asyncio.sleep(delay)
         try:

@@ -141,6 +141,10 @@ class Grants:
             for grant in self._grants
         )
 
+    def lists_everything(self) -> bool:
+        """True if the caller may see every state of every job, also those that will be."""
+        return any(grant.states.matches_all and grant.jobs.matches_all for grant in self._grants)
+
     def lists_unknown(self, job: str, state: str) -> bool:
         """True if the caller may be told that no such state exists.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _MOST_COUNTERS = 4096
 
 _SCAN_RETRY_MS = 500
+
+CountedRefusals = Counter[str]
 
 
 class _Counter:
@@ -47,8 +50,15 @@ class _Counter:
 class Quota:
     """What one caller may ask of one state. For the event loop only."""
 
-    def __init__(self, counters: Iterable[_Counter], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        counters: Iterable[_Counter],
+        clock: Callable[[], float],
+        refused: CountedRefusals,
+    ) -> None:
+        """`refused` counts the refusals, by name of the limit."""
         self._counters = tuple(counters)
+        self._refused = refused
         self._clock = clock
 
     def admit(self, keys: int) -> None:
@@ -63,6 +73,7 @@ class Quota:
             for name, bucket in counter.buckets.items():
                 wait_s = bucket.wait_s(costs[name], now_s)
                 if wait_s:
+                    self._refused[name] += 1
                     raise _refusal(name, counter.whose, wait_s)
         del costs["bytes_per_s"]
         for counter in self._counters:
@@ -101,6 +112,7 @@ class Quota:
         self.admit(0)
         for counter in self._counters:
             if counter.scans >= counter.most_scans:
+                self._refused["scans"] += 1
                 raise RetryLaterError(
                     f"{counter.scans} scans {counter.whose} run, which is the limit `scans` of the "
                     "access file: wait for one to end, or ask for a higher limit",
@@ -125,6 +137,8 @@ class Admission:
         self._limits = tuple(limits)
         self._clock = clock
         self._counters: dict[tuple[int, str, str, str], _Counter] = {}
+        self.refused: CountedRefusals = CountedRefusals()
+        """Refused queries and scans by name of the limit."""
 
     def quota(self, caller: str, name: StateName) -> Quota | None:
         """What a caller may ask of a state; None: no limit applies."""
@@ -133,7 +147,7 @@ class Admission:
             for number, limit in enumerate(self._limits)
             if limit.applies_to(caller, name)
         ]
-        return Quota(counters, self._clock) if counters else None
+        return Quota(counters, self._clock, self.refused) if counters else None
 
     def _counter(self, number: int, limit: Limit, caller: str, name: StateName) -> _Counter:
         job, state = ("", "") if limit.states is None else (name.job_id, name.state)

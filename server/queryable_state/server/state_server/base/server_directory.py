@@ -45,6 +45,8 @@ class ServerAddresses:
     """HOST:PORT of `QueryableState` for all state, as a proxy."""
     backend: str
     """HOST:PORT of `StateBackend`."""
+    metrics: str = ""
+    """HOST:PORT of the metrics over HTTP; empty: none."""
 
 
 class ServerDirectory:

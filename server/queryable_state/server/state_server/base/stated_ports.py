@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 
 class StatedPorts(NamedTuple):
-    """The port settings of the five listeners; None: no frame port."""
+    """The port settings of the six listeners; None: no such port."""
 
     query: PortSpec
     query_frames: PortSpec | None
     proxy: PortSpec
     proxy_frames: PortSpec | None
     tasks: PortSpec
+    metrics: PortSpec | None
 
     def beginning_at(self, index: int) -> StatedPorts:
         """The same ports, each tried from this place of its setting on."""
@@ -38,14 +39,15 @@ class StatedPorts(NamedTuple):
             PortSpec.parse(ports.proxy_ports, SETTING_PREFIX + "proxy_ports"),
             frame_ports(ports.proxy_frame_ports, SETTING_PREFIX + "proxy_frame_ports"),
             PortSpec.parse(ports.task_ports, SETTING_PREFIX + "task_ports"),
+            frame_ports(ports.metrics_ports, SETTING_PREFIX + "metrics_ports"),
         )
 
 
 def require_free_ports(settings: StateServerSettings) -> None:
-    """Raises `InvalidRequestError` if all ports of a setting are in use.
+    """Raises `InvalidRequestError` if all ports of a setting are in use, but for the metrics.
 
     Checked before the process starts: a start takes seconds, for every attempt of every task.
     """
     for what, spec in StatedPorts.of(settings)._asdict().items():
-        if spec is not None:
+        if spec is not None and what != "metrics":
             require_free(spec, settings.host, what=f"{what.replace('_', ' ')} port")

@@ -63,9 +63,12 @@ class AnswerFailures:
         self.add(position, _NO_SUBTASK)
 
     def to_proto(self) -> list[query_pb2.KeyFailure]:
-        """Returns the groups as an answer carries them."""
+        """Returns the groups as an answer carries them, and counts the failed query."""
+        errors = {slot: self._error(slot) for slot in self._positions}
+        for reason in {error.reason_name for error in errors.values()}:
+            self._route.reads.failed[reason] += 1
         return [
-            query_pb2.KeyFailure(indexes=positions, error=self._error(slot).to_proto())
+            query_pb2.KeyFailure(indexes=positions, error=errors[slot].to_proto())
             for slot, positions in self._positions.items()
         ]
 

@@ -150,14 +150,21 @@ def read_points(
     store_keys = cast("list[bytes]", list(map(concat, keys, namespace)))
     records = readers.records
     found: list[bytes | None]
-    found = [None] * len(keys) if records is None else records.get_all(store_keys)
+    if records is None:
+        found = [None] * len(keys)
+    else:
+        found = records.get_all(store_keys)
+        route.reads.cached_keys += len(found)
     missing: list[int] = []
     if not all(found):
         missing = [position for position, value in enumerate(found) if value == ABSENT]
     if None in found:
         points, slots = readers.points(), route.slots
         gone_ms = gone_at(route, now_ms)
-        for position in [position for position, value in enumerate(found) if value is None]:
+        unknown = [position for position, value in enumerate(found) if value is None]
+        if records is not None:
+            route.reads.cache_misses += len(unknown)
+        for position in unknown:
             key, store_key = keys[position], store_keys[position]
             try:
                 read = points[slots[(key[0] << 8) | key[1]]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
@@ -93,6 +94,8 @@ class StateReader:
             default_deadline_ms=default_deadline_ms,
         )
         self._scans = OpenScans()
+        self.failed: Counter[str] = Counter()
+        """Failed queries of states of which this server has no part, by reason."""
 
     def registration(self, state_id: int) -> registration_pb2.StateRegistration | None:
         """The registration of a state; None if this server owns no part of it."""
@@ -185,6 +188,8 @@ class StateReader:
                 f"server {self.server_id} failed to read state {query.state_id} "
                 f"({type(problem).__name__}); see the stack trace in its log"
             )
+        route = self._table.route(query.state_id)
+        (self.failed if route is None else route.reads.failed)[problem.reason_name] += 1
         return query_pb2.Answer(id=query.id, last=True, error=problem.to_proto())
 
     def _answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:

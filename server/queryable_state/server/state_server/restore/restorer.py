@@ -9,6 +9,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from queryable_state.server.metrics.restore_counts import RestoreCounts
 from queryable_state.server.state_server.restore.changelog_replay import ChangelogReplay
 from queryable_state.server.state_server.restore.source_load import SourceLoad
 from queryable_state.server.state_server.restore.stored_files import (
@@ -101,6 +102,7 @@ class Restorer:
         self._copies = copies
         self._threads = threads
         self._scratch = scratch
+        self.counts = RestoreCounts()
 
     async def restore(
         self, subtask_id: SubtaskId, plan: RestorePlan, batch_id: int, files: JobFiles
@@ -110,6 +112,19 @@ class Restorer:
         Raises `CheckpointError` naming the broken or missing files that the state needs, and
         `RetryLaterError` if the storage does not answer now.
         """
+        try:
+            restored = await self._restored(subtask_id, plan, batch_id, files)
+        except Exception:
+            self.counts.failed += 1
+            raise
+        self.counts.durations.add(restored.duration_ms / 1000)
+        self.counts.downloaded_bytes += restored.downloaded_bytes
+        self.counts.reused_bytes += restored.reused_bytes
+        return restored
+
+    async def _restored(
+        self, subtask_id: SubtaskId, plan: RestorePlan, batch_id: int, files: JobFiles
+    ) -> Restored:
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
         scratch = self._scratch / uuid.uuid4().hex

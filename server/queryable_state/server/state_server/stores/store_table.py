@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from queryable_state.server.metrics.state_reads import StateReads
 from queryable_state.server.state_server.stores.job_stores import JobStores
 from queryable_state.server.state_server.stores.record_cache import RecordCache
 from queryable_state.server.state_server.watches.change_history import DEFAULT_BYTES
@@ -41,6 +42,9 @@ class StateRoute:
 
     incomplete: bool = False
     """True if a store has lost older state."""
+
+    reads: StateReads = field(default_factory=StateReads)
+    """Counters of its reads, shared with copies of the route."""
 
     lifetime: Lifetime | None = None
     """The TTL of the state; None: its values do not expire."""
@@ -84,7 +88,7 @@ class StoreTable:
         self._routes: dict[int, StateRoute] = {}
 
     def jobs(self) -> list[JobStores]:
-        """The jobs that have state on this server."""
+        """The jobs that have state on this server. For any thread."""
         return list(self._jobs.values())
 
     def job(self, query_id: bytes) -> JobStores | None:
@@ -110,6 +114,10 @@ class StoreTable:
         for job in self._jobs.values():
             yield from job.subtasks.values()
 
+    def subtasks_now(self) -> list[OwnedSubtask]:
+        """All owned subtasks, as a list of its own. For any thread."""
+        return [each for job in self.jobs() for each in tuple(job.subtasks.values())]
+
     def wake_waiting(self) -> None:
         """Wakes every waiting query and watch to check again whether this server may answer."""
         for job in self._jobs.values():
@@ -123,6 +131,10 @@ class StoreTable:
     def route(self, state_id: int) -> StateRoute | None:
         """Returns this server's part of a state; None if it has none."""
         return self._routes.get(state_id)
+
+    def routes(self) -> list[StateRoute]:
+        """The states of which this server has a part. For any thread."""
+        return list(self._routes.values())
 
     def registration(self, state_id: int) -> registration_pb2.StateRegistration | None:
         """Returns the registration of a state; None if this server has no part of it."""
