@@ -15,6 +15,7 @@ import grpc.aio
 from google.protobuf.message_factory import GetMessageClass
 
 from queryable_state.server.query.checks import check_query, limit_deadline
+from queryable_state.server.query.open_watches import OpenWatches
 from queryable_state.server.query.reads.batch_read import BatchRead
 from queryable_state.server.query.reads.point_read import PointRead
 from queryable_state.server.query.reads.scan_read import ScanRead
@@ -28,7 +29,6 @@ from queryable_state.server.query.request_limits import (
     parser,
 )
 from queryable_state.server.serving.error_boundary import ErrorBoundary
-from queryable_state.server.serving.open_watches import OpenWatches
 from queryable_state.v1 import query_pb2, watch_pb2
 from queryable_state.wire.errors import RetryLaterError
 from queryable_state.wire.located_state import location_answer

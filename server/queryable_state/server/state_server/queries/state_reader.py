@@ -30,6 +30,7 @@ from queryable_state.server.state_server.queries.state_scan import OpenScans, St
 from queryable_state.server.state_server.queries.version_reads import (
     ViewReaders,
     held_still,
+    newest_version,
     views_at,
 )
 from queryable_state.server.state_server.queries.window_reads import read_windows
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.queries.key_reads import Readers
     from queryable_state.server.state_server.stores.store_table import StateRoute, StoreTable
-    from queryable_state.server.storage.store import StateStore
     from queryable_state.v1 import registration_pb2, watch_pb2
 
 _defects = RateLimitedLog(logging.getLogger(__name__))
@@ -150,10 +150,8 @@ class StateReader:
             while True:
                 answer = self._answer(query)
                 if answer is None:
-                    route, requested = (
-                        self._versions.route(query.state_id),
-                        RequestedVersion.of(query),
-                    )
+                    route = self._versions.route(query.state_id)
+                    requested = RequestedVersion.of(query)
                     behind = self._versions.behind(route, requested)
                     if behind is not None:
                         try:
@@ -226,7 +224,7 @@ class StateReader:
             versions *= len(held.subtasks)
         else:
             info = copy_of(self._versions.info(route, query.consistency))
-            versions = [_newest(each.store, query.consistency) for each in held.subtasks]
+            versions = [newest_version(each.store, query.consistency) for each in held.subtasks]
         # Submitted in the loop turn that found the stores: a store is closed by a later job of
         # the same thread.
         answer = await self._background.run(
@@ -297,9 +295,3 @@ class StateReader:
             failed=failures.to_proto() if failures else (),
             info=info,
         )
-
-
-def _newest(store: StateStore, consistency: query_pb2.Consistency.ValueType) -> int:
-    """The version that a query without `at_version` reads."""
-    staged = store.staged_version if consistency == query_pb2.UNCOMMITTED else None
-    return store.committed_version if staged is None else staged
