@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from queryable_state.server.state_server.watches.old_values import OldValueReads, WatchedChanges
 from queryable_state.server.storage.store import NOTHING_COMMITTED
@@ -11,14 +11,46 @@ from queryable_state.server.storage.store import NOTHING_COMMITTED
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from queryable_state.server.query.watch_query import WatchQuery
+    from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
     from queryable_state.server.state_server.watches.change_history import BatchChanges
     from queryable_state.server.state_server.watches.old_values import Touched
-    from queryable_state.server.state_server.watches.state_watch import StateWatch
+    from queryable_state.wire.keys.key_end import KeyEnd
 
 # Batches whose old values are being read at once. Those of further batches are unknown: watches
 # must not make a store keep more old versions.
 _MOST_READS = 4
+
+
+class OpenWatch(Protocol):
+    """A watch of one state; `StateWatch` is one."""
+
+    @property
+    def query(self) -> WatchQuery:
+        """What it watches."""
+        ...
+
+    @property
+    def background(self) -> BackgroundThread:
+        """The thread on which old values are read."""
+        ...
+
+    @property
+    def key_end(self) -> KeyEnd:
+        """Finds the end of encoded keys of the state."""
+        ...
+
+    def wake(self) -> None:
+        """Makes it check its ownership and its position."""
+        ...
+
+    def batches_ready(self, before: int, ready: int, touched: Collection[bytes] | None) -> None:
+        """Called for the batches above `before` up to `ready`.
+
+        `touched` are the watched keys that they change; None: any may be.
+        """
+        ...
 
 
 class JobWatches:
@@ -33,20 +65,20 @@ class JobWatches:
         self.ready = NOTHING_COMMITTED
         """The newest batch that watches may send."""
         self._committed = NOTHING_COMMITTED
-        self._by_state: dict[int, set[StateWatch]] = {}
+        self._by_state: dict[int, set[OpenWatch]] = {}
         self._reads: dict[int, asyncio.Task[None]] = {}
         """Reads of old values, by batch."""
 
     def __bool__(self) -> bool:
         return bool(self._by_state)
 
-    def add(self, watch: StateWatch, committed_version: int) -> None:
+    def add(self, watch: OpenWatch, committed_version: int) -> None:
         """Wakes a watch from now on."""
         if not self._reads:
             self.ready = self._committed = committed_version
         self._by_state.setdefault(watch.query.state_id, set()).add(watch)
 
-    def discard(self, watch: StateWatch) -> None:
+    def discard(self, watch: OpenWatch) -> None:
         """Forgets a watch; idempotent."""
         watches = self._by_state.get(watch.query.state_id)
         if watches is not None:
@@ -64,9 +96,7 @@ class JobWatches:
         """Called after each commit while there are watches, in the same turn of the loop."""
         self._committed = version
         watched = [
-            WatchedChanges(
-                subtask, batch, state_id, _keys_of(watches), next(iter(watches)).route.key_end
-            )
+            WatchedChanges(subtask, batch, state_id, _keys_of(watches), next(iter(watches)).key_end)
             for subtask, batch in changes
             for state_id in batch.overlay.states
             if (watches := self._by_state.get(state_id))
@@ -98,7 +128,7 @@ class JobWatches:
                 watch.batches_ready(before, self.ready, keys)
 
 
-def _keys_of(watches: Collection[StateWatch]) -> frozenset[bytes] | None:
+def _keys_of(watches: Collection[OpenWatch]) -> frozenset[bytes] | None:
     """The keys that any of the watches covers; None: all."""
     if not all(watch.query.keys for watch in watches):
         return None

@@ -7,11 +7,10 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from queryable_state.server.state_server.watches.watched_records import changed_wire_keys
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Collection, Sequence
 
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
@@ -100,6 +99,23 @@ class OldValueReads:
             each.subtask.history.remember(each.batch, each.state_id, old)
 
 
+def _changed_wire_keys(
+    overlay: StateOverlay, keys: Collection[bytes], key_end: KeyEnd
+) -> tuple[list[bytes], set[bytes]]:
+    """The store keys of records of these wire keys that an overlay writes, and the wire keys that
+    it writes or clears."""
+    records, touched = [], set()
+    for record in overlay.records:
+        wire_key = record[: key_end(record, 2)]
+        if wire_key in keys:
+            records.append(record)
+            touched.add(wire_key)
+    touched.update(
+        wire_key for prefix in overlay.cleared if (wire_key := prefix[: key_end(prefix, 2)]) in keys
+    )
+    return records, touched
+
+
 def _view_before(store: StateStore, batch_id: int) -> StateView | None:
     """A view of the version before a batch; None if it is compacted or the store is closed."""
     with suppress(QueryableStateError):
@@ -113,5 +129,5 @@ def _records_of(each: WatchedChanges) -> tuple[list[bytes], set[bytes] | None]:
     if each.keys is None:
         overlay.sort()
         return list(islice(overlay.records, _MOST_VALUES)), None
-    records, touched = changed_wire_keys(overlay, each.keys, each.key_end)
+    records, touched = _changed_wire_keys(overlay, each.keys, each.key_end)
     return records[:_MOST_VALUES], touched

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
     from queryable_state.server.state_server.stores.store_table import StoreTable
     from queryable_state.server.state_server.watches.change_history import BatchChanges
+    from queryable_state.wire.keys.key_end import KeyEnd
 
 _MESSAGE_CHANGES = 512
 _MESSAGE_BYTES = 256 * 1024
@@ -65,6 +66,11 @@ class StateWatch:
         self._woken = asyncio.Event()
         self._is_idle = False
         """True while everything up to the newest ready batch is sent."""
+
+    @property
+    def key_end(self) -> KeyEnd:
+        """Finds the end of encoded keys of the state."""
+        return self.route.key_end
 
     def wake(self) -> None:
         """Makes the watch check its ownership and its position."""

@@ -9,7 +9,7 @@ from queryable_state.v1 import registration_pb2, watch_pb2
 from queryable_state.wire.keys.store_keys import ACCUMULATOR_ELEMENT, namespace_end, window_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
@@ -21,23 +21,6 @@ if TYPE_CHECKING:
 _ALL = 1 << 40
 
 _COLLECTIONS = (registration_pb2.LIST, registration_pb2.MAP)
-
-
-def changed_wire_keys(
-    overlay: StateOverlay, keys: Collection[bytes], key_end: KeyEnd
-) -> tuple[list[bytes], set[bytes]]:
-    """The store keys of records of these wire keys that an overlay writes, and the wire keys that
-    it writes or clears."""
-    records, touched = [], set()
-    for record in overlay.records:
-        wire_key = record[: key_end(record, 2)]
-        if wire_key in keys:
-            records.append(record)
-            touched.add(wire_key)
-    touched.update(
-        wire_key for prefix in overlay.cleared if (wire_key := prefix[: key_end(prefix, 2)]) in keys
-    )
-    return records, touched
 
 
 def positions_in(
