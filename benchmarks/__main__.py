@@ -26,6 +26,7 @@ PROGRAMS = (
     "latency.kafka",
     "watch",
     "mixed",
+    "rest",
     "soak",
     "recovery",
     "capacity",

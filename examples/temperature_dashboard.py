@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 JOB_SCRIPT = Path(__file__).with_name("temperature_job.py")
 SENSORS = [f"sensor_{number}" for number in range(1, 13)]
 START_TIMEOUT_S = 120.0
+WEB_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def dashboard_of(rows: list[Row], took_ms: float, alerts: list[str]) -> Group:
 def running_job(log: IO[bytes], arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """Runs the job in its own process group and stops it at the end of the block."""
     process = subprocess.Popen(
-        [sys.executable, str(JOB_SCRIPT), *arguments],
+        [sys.executable, str(JOB_SCRIPT), "--web", "on", *arguments],
         stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,
@@ -115,6 +116,17 @@ def job_started(process: subprocess.Popen[bytes], log: Path) -> tuple[str, str]:
             raise SystemExit(f"the job ended with code {process.returncode}; its log: {log}")
         time.sleep(0.1)
     raise SystemExit(f"the job did not start within {START_TIMEOUT_S:.0f} s; its log: {log}")
+
+
+def web_address(log: Path) -> str:
+    """The URL of REST and the page, which the job prints; empty if it did not."""
+    deadline = time.monotonic() + WEB_TIMEOUT_S
+    while time.monotonic() < deadline:
+        for line in log.read_text(errors="replace").splitlines():
+            if line.startswith("WEB "):
+                return line.removeprefix("WEB ")
+        time.sleep(0.1)
+    return ""
 
 
 def alerts_in(log: Path) -> list[str]:
@@ -165,7 +177,10 @@ def demo(seconds: float, job_arguments: list[str]) -> None:
             except SystemExit:
                 console.print(log.read_text(errors="replace"), markup=False, highlight=False)
                 raise
-            console.print(f"job [bold]{job_id}[/bold] answers on {address}. Try, meanwhile:")
+            console.print(f"job [bold]{job_id}[/bold] answers on {address}.")
+            if page := web_address(log):
+                console.print(f"Its page is [bold]{page}[/bold].")
+            console.print("Try, meanwhile:")
             console.print(
                 "  grpcurl -plaintext -d "
                 """'{"job": "temperature", "state_name": "lastTemperature", """

@@ -85,12 +85,14 @@ def main() -> None:
     parser.add_argument("--master", default="local[2,4]", help="Spark master")
     parser.add_argument("--rows-per-second", type=int, default=120)
     parser.add_argument("--threshold", type=float, default=3.5, help="degrees between two readings")
+    parser.add_argument("--web", default="off", help="on: serve REST and the page")
     options = parser.parse_args()
 
     spark = (
         SparkSession.builder.master(options.master)
         .appName(JOB_NAME)
         .config("spark.ui.enabled", "false")
+        .config("spark.queryable_state.web", options.web)
         .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )
@@ -104,6 +106,8 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
     print(f"JOB {job.get_job_id()} {job.proxy_address(timeout_s=60)}", flush=True)
+    if options.web == "on":
+        print(f"WEB {job.web_address(timeout_s=60)}", flush=True)
     while not stopped.wait(0.5):
         job.raise_if_failed()
     job.cancel()

@@ -68,6 +68,7 @@ def test_ports_of_the_chart_are_the_documented_ones() -> None:
         "serverFrames": 9068,
         "proxy": 9069,
         "proxyFrames": 9070,
+        "web": 8081,
         "tasks": 9071,
     }
 

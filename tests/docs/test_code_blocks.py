@@ -46,8 +46,9 @@ def with_code(page: Path) -> bool:
     )
 
 
-# They need a broker (tests/kafka/test_page.py) and certificates (tests/security/test_tls_page.py).
-RUN_ELSEWHERE = ("kafka.md", "tls.md")
+# They need a broker (tests/kafka/test_page.py), certificates (tests/security/test_tls_page.py) or
+# a web port (tests/web/test_rest_page.py).
+RUN_ELSEWHERE = ("kafka.md", "tls.md", "rest.md")
 
 PAGES_WITH_CODE = [page for page in PAGES if with_code(page) and page.name not in RUN_ELSEWHERE]
 

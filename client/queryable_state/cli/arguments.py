@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.cli.timeout_argument import add_timeout, seconds_of
 from queryable_state.wire.addresses import parse_addresses
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.json_text import key_from_json
+from queryable_state.wire.json_text import key_from_json, key_json_of
 from queryable_state.wire.keys.time_window import TimeWindow
-from queryable_state.wire.schema.type_model import Kind, TypeInfo
+from queryable_state.wire.schema.type_model import TypeInfo
 from queryable_state.wire.security.tls_arguments import add_tls, tls_of
 
 if TYPE_CHECKING:
@@ -36,17 +36,6 @@ KEYS_EPILOG = (
     "need no quotes: sensor_1, 2013-01-31. After -- a key may begin with a dash."
 )
 
-# Types whose JSON is a string, so the quotes may be omitted.
-_QUOTED = (
-    Kind.STRING,
-    Kind.BINARY,
-    Kind.DATE,
-    Kind.TIME,
-    Kind.TIMESTAMP,
-    Kind.TIMESTAMP_NTZ,
-    Kind.INSTANT,
-)
-
 
 def key_of(word: str, key_type: TypeInfo) -> Any:
     """Parses a key from JSON; for types whose JSON is a string, the quotes may be omitted.
@@ -54,9 +43,7 @@ def key_of(word: str, key_type: TypeInfo) -> Any:
     A quoted word is always parsed as JSON. Raises `InvalidRequestError` for invalid JSON and
     `KeyTypeError` for a value of another type.
     """
-    if key_type.kind in _QUOTED and not (len(word) > 1 and word[0] == word[-1] == '"'):
-        word = json.dumps(word)
-    return key_from_json(word, key_type)
+    return key_from_json(key_json_of(word, key_type), key_type)
 
 
 def prefix_of(word: str, key_type: TypeInfo) -> Any:

@@ -20,9 +20,27 @@ from queryable_state.wire.errors import InvalidRequestError, KeyTypeError, shown
 from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
 
 _BRIEF = 5
+# Types whose JSON is a string.
+_QUOTED = (
+    Kind.STRING,
+    Kind.BINARY,
+    Kind.DATE,
+    Kind.TIME,
+    Kind.TIMESTAMP,
+    Kind.TIMESTAMP_NTZ,
+    Kind.INSTANT,
+)
 _INTEGERS = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
 _FLOATS = (Kind.FLOAT, Kind.DOUBLE)
 _SPECIAL_FLOATS = ("NaN", "Infinity", "-Infinity")
+
+
+def key_json_of(word: str, key_type: TypeInfo) -> str:
+    """The JSON text of a key as people write it: where the JSON of the type is a string, its quotes
+    may be omitted. A quoted word is JSON."""
+    if key_type.kind in _QUOTED and not (len(word) > 1 and word[0] == word[-1] == '"'):
+        return json.dumps(word)
+    return word
 
 
 def key_from_json(text: str, key_type: TypeInfo) -> Any:

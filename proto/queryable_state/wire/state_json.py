@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
-from queryable_state.wire.json_text import key_from_json, to_jsonable
+from queryable_state.wire.json_text import key_from_json, key_json_of, to_jsonable
 from queryable_state.wire.keys.key_prefix import key_prefix_from_json
 from queryable_state.wire.keys.pending_timers import timers_jsonable
 from queryable_state.wire.operator_state import OPERATOR_KINDS
@@ -45,6 +45,15 @@ class StateJson:
     def encoded_key(self, text: str) -> bytes:
         """The encoded key of a JSON key, without its key group."""
         return self._groups.codec.encode(key_from_json(text, self._groups.key_type))
+
+    def key_of_word(self, word: str) -> str:
+        """The JSON text of a key as people write it; strings and times need no quotes."""
+        return key_json_of(word, self._groups.key_type)
+
+    def map_key_of_word(self, word: str) -> str:
+        """As `key_of_word`, for the key of a map entry; unchanged if the state is no map."""
+        codec = self._codecs.map_key
+        return word if codec is None else key_json_of(word, codec.type_info)
 
     def prefix(self, text: str) -> bytes:
         """The common prefix of all encoded keys that begin as the text does."""

@@ -16,9 +16,8 @@ from queryable_state.streaming.execution.job_result import (
     JobStatus,
 )
 from queryable_state.streaming.job_runs import JobRuns
+from queryable_state.streaming.spark.job_addresses import JobAddresses
 from queryable_state.streaming.spark.queries.failure import failure_of
-from queryable_state.streaming.spark.savepoints.job_savepoints import JobSavepoints
-from queryable_state.wire.addresses import host_and_port
 from queryable_state.wire.errors import JobError, QueryableStateError
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from queryable_state.client import QueryableStateClient
     from queryable_state.server.coordinator.checkpoints.history import CheckpointReport
     from queryable_state.server.coordinator.model.job_config import JobConfig
     from queryable_state.streaming.config.restart_strategy import RestartDecision
@@ -39,7 +37,7 @@ _SETTLE_TIMEOUT_S = 5.0
 _RECOVERY_TIMEOUT_S = 30.0
 
 
-class JobClient(JobSavepoints):
+class JobClient(JobAddresses):
     """A job started by `execute_async`: one Spark query at a time, a new one after each restart.
     Usable from every thread."""
 
@@ -268,25 +266,6 @@ class JobClient(JobSavepoints):
     def stop(self) -> None:
         """Same as `cancel`, without a future."""
         self.cancel()
-
-    def proxy_addresses(self) -> list[str]:
-        """HOST:PORT of every live proxy; empty before the first task."""
-        return self._application.proxy_addresses()
-
-    def proxy_address(self, timeout_s: float = 60.0) -> str:
-        """HOST:PORT of a proxy; waits for the first task, which starts the first proxy."""
-        return self._application.proxy_address(timeout_s, self.raise_if_failed)
-
-    def get_queryable_client(
-        self, timeout_s: float = 60.0, *, token: str | None = None
-    ) -> QueryableStateClient:
-        """A client for the job's state, bound to the calling event loop; the caller closes it.
-        `token` names the caller, if the servers have an access file."""
-        from queryable_state.client import QueryableStateClient
-
-        tls = self._application.tls.tls_for_calls
-        address = host_and_port(self.proxy_address(timeout_s))
-        return QueryableStateClient(*address, tls=tls or False, token=token)
 
     def __repr__(self) -> str:
         if self._application.closed:

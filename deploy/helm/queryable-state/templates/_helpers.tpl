@@ -144,6 +144,7 @@ spark.queryable_state.server_frame_ports: {{ $ports.serverFrames | quote }}
 spark.queryable_state.proxy_ports: {{ $ports.proxy | quote }}
 spark.queryable_state.proxy_frame_ports: {{ $ports.proxyFrames | quote }}
 spark.queryable_state.task_ports: {{ $ports.tasks | quote }}
+spark.queryable_state.web: "off"
 {{- if .Values.security.tlsSecret }}
 spark.queryable_state.tls_certificate: /etc/queryable-state/tls/tls.crt
 spark.queryable_state.tls_key: /etc/queryable-state/tls/tls.key

@@ -69,6 +69,8 @@ def _serve(settings: ProxySettings) -> int:
         async with ProxyServer(settings, shutdown=shutdown, watchdog=watchdog) as proxy:
             # On stdout for scripts; the log has it too.
             print(f"proxy at {proxy.address}", flush=True)
+            if proxy.web_address:
+                print(f"web at {proxy.web_address}", flush=True)
             tune_after_start()
             await proxy.wait_stopped()
 

@@ -223,6 +223,10 @@ class QueryableStateService:
             query_pb2.LocateStateRequest(job=request.job, state_name=request.state_name)
         )
 
+    async def locate(self, job: str, state_name: str) -> LocatedState:
+        """A state, located for the caller of the current task."""
+        return await self._locate(query_pb2.GetKvStateRequest(job=job, state_name=state_name))
+
     def _check_server_id(self, server_id: str) -> None:
         """Raises if the caller expects another server at this address."""
         if server_id not in ("", self._info.server_id):

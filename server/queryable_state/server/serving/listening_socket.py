@@ -1,4 +1,4 @@
-"""Listening TCP socket of a port that is not gRPC's."""
+"""Listening sockets of servers that asyncio serves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from queryable_state.wire.addresses import host_and_port
 
 
 def listening_socket(address: str) -> socket.socket:
-    """Binds HOST:PORT and listens; raises `RuntimeError` if the port is in use."""
+    """Binds HOST:PORT; `::` listens on IPv4 too. Raises `RuntimeError` if the port is in use."""
     host, port = host_and_port(address)
     try:
         family, _, _, _, where = socket.getaddrinfo(

@@ -111,8 +111,9 @@ class QueryServer:
         self._insecure = insecure
         self._streams = OpenStreams(info)
         self._frames = FrameServer(router, info, self._streams, budgets, tls=tls)
-        self._service = QueryableStateService(router, info, self._streams)
-        self._service.add_to(self._server)
+        self.service = QueryableStateService(router, info, self._streams)
+        """The service behind the ports, with the checks of the gate."""
+        self.service.add_to(self._server)
         self._serving = self._left = False
         self._what = self._address = ""
         self.traffic = info.traffic
@@ -170,12 +171,17 @@ class QueryServer:
     @property
     def frames(self) -> registration_pb2.FrameEndpoint:
         """Where it takes look-ups as frames."""
-        return self._service.description.frames
+        return self.service.description.frames
 
     async def start(self) -> None:
         """Starts to answer; health is NOT_SERVING until `set_serving`."""
         await self._frames.start()
         await self._server.start()
+
+    @property
+    def is_serving(self) -> bool:
+        """True while the health is SERVING."""
+        return self._serving and not self._left
 
     def set_serving(self, serving: bool) -> None:
         """Sets the health status; it stays NOT_SERVING once the server leaves."""

@@ -20,6 +20,7 @@ from queryable_state.server.settings.application_sources import application_sett
 from queryable_state.server.settings.batch_settings import BatchSettings
 from queryable_state.server.settings.durability_settings import DurabilitySettings
 from queryable_state.server.settings.task_settings import TaskSettings
+from queryable_state.server.settings.web_settings import WebSettings
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class EnvironmentSettings(
     BatchSettings,
     TaskSettings,
     ServingSettings,
+    WebSettings,
     TlsSettings,
     LogSettings,
     Limits,

@@ -13,6 +13,7 @@ from queryable_state.server.security.access.access_settings import AccessSetting
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import PublicListenSettings, ports_setting
 from queryable_state.server.serving.serving_settings import ServingSettings
+from queryable_state.server.settings.web_settings import WebSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +46,7 @@ class DriverSettings(SettingsGroup):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProxySettings(DriverSettings, PublicListenSettings, ServingSettings, LogLevel):
+class ProxySettings(DriverSettings, PublicListenSettings, WebSettings, ServingSettings, LogLevel):
     """Settings of a stand-alone proxy."""
 
     metrics_ports: str = ports_setting("", may_be_empty=True, flags=("--metrics-port",))

@@ -168,6 +168,8 @@ class InProcessCluster:
             "access": self._settings.get("access", AccessSettings()),
             "drain_timeout_s": 0.2,
             "tls": self._tls,
+            "web": "off",
+            "web_ports": "0",
         }
         proxy = ProxyServer(ProxySettings(**(fields | settings)))
         return await self._stack.enter_async_context(proxy)

@@ -19,6 +19,7 @@ from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.advertised import environment_host
 from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.streaming.config.job_configuration import server_backend
+from queryable_state.streaming.spark.driver_web import DriverWeb
 from queryable_state.streaming.spark.queries.active_queries import live_executors
 from queryable_state.streaming.spark.queries.listener import CommitListener
 from queryable_state.streaming.spark.queries.scratch_folder import ScratchFolder
@@ -110,6 +111,13 @@ class SparkApplication:
         self.stored = StoredState(self.coordinator)
         self.spark_log = SparkLog(self._context)
         self._scratch = ScratchFolder()
+        self.web = DriverWeb(
+            self._context,
+            self._settings,
+            coordinator_address=self.coordinator_address,
+            host=self._host,
+            tls=self.tls,
+        )
         self._listeners: list[tuple[SparkSession, CommitListener]] = []
         self._closing = threading.Event()
         self._closed = threading.Event()
@@ -233,6 +241,7 @@ class SparkApplication:
             self._stop_listening()
             self.spark_log.close()
         finally:
+            self.web.close()
             self.coordinator.close()
             self._scratch.remove()
             self._closed.set()

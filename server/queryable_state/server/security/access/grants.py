@@ -141,6 +141,15 @@ class Grants:
             for grant in self._grants
         )
 
+    def administers(self, job_name: str, job_id: str) -> bool:
+        """True if the caller may operate a job: it has ADMIN of all of its states."""
+        return any(
+            Kind.ADMIN in grant.kinds
+            and grant.states.matches_all
+            and grant.jobs.matches_job(job_name, job_id)
+            for grant in self._grants
+        )
+
     def lists_everything(self) -> bool:
         """True if the caller may see every state of every job, also those that will be."""
         return any(grant.states.matches_all and grant.jobs.matches_all for grant in self._grants)

@@ -1,0 +1,19 @@
+"""All REST paths."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.server.web.api import jobs, look_ups, savepoints, scans, status
+
+if TYPE_CHECKING:
+    from queryable_state.server.web.api.route import Route
+
+ROUTES: tuple[Route, ...] = (
+    *jobs.ROUTES,
+    *status.ROUTES,
+    *look_ups.ROUTES,
+    *scans.ROUTES,
+    *savepoints.ROUTES,
+)
+"""The paths that answer in JSON for callers."""
