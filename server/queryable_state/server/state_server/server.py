@@ -65,7 +65,11 @@ class StateServer:
         self.settings = settings
         self.server_id = f"{settings.executor_id}-{uuid.uuid4().hex[:12]}"
         self.lease = Lease(clock=clock)
-        self.table = StoreTable(self.server_id, hot_keys=settings.hot_keys)
+        self.table = StoreTable(
+            self.server_id,
+            hot_keys=settings.hot_keys,
+            history_bytes=settings.limits.watch_history_bytes,
+        )
         self._threads = ServerThreads()
         self.engine = StateReader(
             self.table,
