@@ -101,6 +101,11 @@ class Coordinator:
         return self._address
 
     @property
+    def metrics_address(self) -> str:
+        """HOST:PORT of the metrics of the driver, once started; empty: it has no such port."""
+        return self._parts.metrics_port.address
+
+    @property
     def secret(self) -> str:
         """What every call must present."""
         return self._settings.secret

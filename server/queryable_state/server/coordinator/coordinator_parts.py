@@ -17,6 +17,7 @@ from queryable_state.server.coordinator.batches.marker_batches import MarkerBatc
 from queryable_state.server.coordinator.batches.pending_timers import PendingTimers
 from queryable_state.server.coordinator.batches.run_operators import RunOperators
 from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
+from queryable_state.server.coordinator.driver_metrics_port import DriverMetricsPort
 from queryable_state.server.coordinator.model.epochs import Epochs
 from queryable_state.server.coordinator.model.job_config import JobConfigs
 from queryable_state.server.coordinator.model.state import CoordinatorState
@@ -39,6 +40,7 @@ from queryable_state.server.coordinator.servers.subtasks import Subtasks
 from queryable_state.server.coordinator.service import CoordinatorService
 from queryable_state.server.coordinator.status.job_status import JobStatus
 from queryable_state.server.coordinator.status.server_list import ServerList
+from queryable_state.server.metrics.collectors.driver_metrics import DriverMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,6 +144,10 @@ class CoordinatorParts:
         )
         self.job_status = JobStatus(state, self.catalog, roots, self.checkpointing.history)
         self.servers = ServerList(state)
+        self.metrics_port = DriverMetricsPort(
+            settings,
+            DriverMetrics(self.catalog, self.job_status, self.servers, self.checkpointing.history),
+        )
         self.watcher = Watcher(
             engine,
             self.leases,
@@ -188,6 +194,7 @@ class CoordinatorParts:
         stack.callback(self.checkpointing.close)
         stack.callback(self.idle_restorer.close)
         stack.callback(self._fencing.close)
+        self.metrics_port.open(stack)
         port.start()
         self.watcher.start()
         self._fencing.start()

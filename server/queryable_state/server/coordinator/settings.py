@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from queryable_state.server.config.setting import DAY_S, setting
+from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import (
     COORDINATOR_PORTS,
@@ -36,7 +37,13 @@ class CoordinatorSettings(BatchSettings):
     ports: str = ports_setting(COORDINATOR_PORTS)
     """Port, range or list; a 0 in it: any free port."""
 
+    driver_metrics_ports: str = ports_setting("", may_be_empty=True)
+    """Port, range or list of the metrics over HTTP; empty: none."""
+
     tls: TlsSettings = field(default_factory=TlsSettings)
+
+    access: AccessSettings = field(default_factory=AccessSettings)
+    """Who may scrape the metrics; the coordinator's calls are signed."""
 
     insecure: bool = False
     """Listen beyond the loopback address without TLS."""

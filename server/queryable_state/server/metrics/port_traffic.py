@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from queryable_state.v1 import query_pb2
 
 SAMPLED = 32
-"""One of so many queries over frames is timed: a clock call costs as much as all counters."""
+"""One of so many queries over frames is timed: a clock call costs as much as all counters. A power
+of 2."""
 
 
 class PortTraffic:
@@ -28,6 +29,10 @@ class PortTraffic:
         """Time from a frame to its whole answer, of one of `SAMPLED` queries."""
         self.unary_durations = Durations(QUERY_BOUNDS_S)
         """Time of a unary query in the router."""
+        self.sampled_queries = 0
+        """Queries over frames that were timed."""
+        self.sampled_keys = 0
+        """Keys of these queries."""
         self.refused: Counter[str] = Counter()
         """Queries over frames that were refused before they were routed, by reason."""
         self.accepted_connections = 0
@@ -50,7 +55,13 @@ class PortTraffic:
         self.accepted_connections += 1
         self.open_connections += 1
 
+    def sampled(self, query: query_pb2.Query) -> float:
+        """Counts a query over frames that is timed; returns the time of `perf_counter`."""
+        self.sampled_queries += 1
+        self.sampled_keys += len(query.keys)
+        return perf_counter()
+
     def unary_answered(self, query: query_pb2.Query, begun_s: float) -> None:
         """Counts a unary query that began at `begun_s` of `perf_counter`."""
-        self.unary_queries.of(query.state_id).add(query.read)
+        self.unary_queries.add(query.state_id, query.read)
         self.unary_durations.add(perf_counter() - begun_s)

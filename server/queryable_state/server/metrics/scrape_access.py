@@ -11,16 +11,17 @@ from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
     from queryable_state.server.security.access.access_control import AccessControl
+    from queryable_state.server.security.access.gate import Gate
 
 _LOOP_S = 5.0
 
 
 class ScrapeAccess:
-    """Authorizes scrapes on any thread but the event loop's. Created on the loop."""
+    """Authorizes scrapes on any thread but the event loop's, which is that of `access`."""
 
-    def __init__(self, access: AccessControl) -> None:
+    def __init__(self, access: AccessControl, loop: asyncio.AbstractEventLoop) -> None:
         self._access = access
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
 
     def __call__(self, authorization: str) -> None:
         """Raises `AuthenticationError`, `PermissionDeniedError`, or `RetryLaterError` if the event
@@ -41,3 +42,8 @@ class ScrapeAccess:
         caller = access.cached(authorization) or await access.authenticate(authorization)
         if not caller.grants.lists_everything():
             raise access.denials.denied(caller.name, Kind.LIST, "*", "*")
+
+
+def scrape_access(gate: Gate | None) -> ScrapeAccess | None:
+    """The access of a process with this gate, on whose event loop it is called; None: open."""
+    return None if gate is None else ScrapeAccess(gate.access, asyncio.get_running_loop())

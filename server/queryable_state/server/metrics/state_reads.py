@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 
 @dataclass(eq=False, slots=True)
 class StateReads:
-    """Keys, cache misses and failures of the point reads and queries of one state."""
+    """Cache misses of point reads, and failures of queries, of one state."""
 
-    cached_keys: int = 0
-    """Keys that point reads looked up in the cache of records."""
     cache_misses: int = 0
-    """Those among them that were read from the store."""
+    """Keys of point reads that were not cached and were read from the store."""
     failed: Counter[str] = field(default_factory=Counter)
     """Queries that failed, as a whole or for some keys, by reason."""

@@ -120,6 +120,10 @@ class ListenSettings(ServerPorts):
     """Port, range or list; 0 means any free port. If none is free, the application does not start.
     """
 
+    driver_metrics_ports: str = ports_setting("", may_be_empty=True)
+    """HTTP port, range or list of the Prometheus metrics of the driver, path `/metrics`, on `host`;
+    empty: none."""
+
     endpoint_files: bool = True
     """True: the driver writes where it listens, with its secret, into `_endpoint` in the state root
     of each job and in `checkpoint_directory`, so that proxies find it after a restart."""

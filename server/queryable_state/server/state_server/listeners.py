@@ -9,6 +9,7 @@ from queryable_state.server.metrics.collectors.port_metrics import PortMetrics
 from queryable_state.server.metrics.collectors.process_metrics import ProcessMetrics
 from queryable_state.server.metrics.collectors.proxy_metrics import ProxyMetrics
 from queryable_state.server.metrics.metrics_port import open_metrics_port
+from queryable_state.server.metrics.scrape_access import scrape_access
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
@@ -125,7 +126,7 @@ def bind_ports(
         settings.host,
         stack,
         tls=tls,
-        gate=gate,
+        authorize=scrape_access(gate),
         insecure=settings.access.insecure,
     )
     addresses = ServerAddresses(

@@ -15,6 +15,7 @@ from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.server.lease_clock import lease_s
 from queryable_state.server.metrics.collectors.owner_metrics import OwnerMetrics
+from queryable_state.server.metrics.collectors.store_metrics import StoreMetrics
 from queryable_state.server.metrics.registry import MetricsRegistry
 from queryable_state.server.security.signature_check import SignatureCheck
 from queryable_state.server.security.signature_interceptors import SignatureInterceptor
@@ -180,6 +181,7 @@ class StateServer:
             stack.push_async_callback(parts.aclose)
             self._staging = parts.staging
             self.metrics.add(OwnerMetrics(self.table, self.lease, self.engine, parts).collect)
+            self.metrics.add(StoreMetrics(self.table, self._threads.background).collect)
             backend_pb2_grpc.add_StateBackendServicer_to_server(parts.service, backend)
             calls = CoordinatorLeaseCalls(
                 settings.coordinator_address, settings.secret, connector=connector

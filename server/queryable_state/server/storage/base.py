@@ -92,6 +92,10 @@ class StateBase(ABC):
     def approximate_size(self, state_id: int) -> tuple[int, int]:
         """(records, bytes) of a state."""
 
+    def properties(self) -> Mapping[str, int]:
+        """Numbers of the backend by name, for metrics; runs on the background thread."""
+        return {}
+
     def sizes(self) -> list[StateRecords]:
         """The approximate size of each state, by id."""
         return [

@@ -273,6 +273,9 @@ class StateStore(ABC):
     def approximate_size(self, state_id: int) -> tuple[int, int]:
         """Approximate (records, bytes) of a state at the committed version."""
 
+    properties: Callable[[], Mapping[str, int]]
+    """Numbers of the backend by name, for metrics. Runs on the thread that closes the store."""
+
     @abstractmethod
     def close(self) -> None:
         """Waits for the running bulk call, closes all views and the backend. Idempotent."""

@@ -68,6 +68,7 @@ class InProcessCluster:
         reopen_after_ms: int = 200,
         frame_ports: str = "0",
         coordinator_host: str = "127.0.0.1",
+        driver_metrics_ports: str = "",
         tls: TlsSettings | None = None,
         **settings: Any,
     ) -> None:
@@ -77,6 +78,7 @@ class InProcessCluster:
         coordinator and of proxies; None: clear text.
         """
         self._frame_ports, self._coordinator_host = frame_ports, coordinator_host
+        self._driver_metrics_ports = driver_metrics_ports
         self._tls = tls or TlsSettings()
         self._connector = self._tls.connector()
         self._lease_ms = lease_ms
@@ -195,7 +197,9 @@ class InProcessCluster:
             lease_margin_ms=200,
             stop_timeout_s=2.0,
             reopen_after_ms=self._reopen_after_ms,
+            driver_metrics_ports=self._driver_metrics_ports,
             tls=self._tls,
+            access=self._settings.get("access", AccessSettings()),
             insecure=self._settings.get("access", AccessSettings()).insecure,
         )
         self._coordinator = self._stack.enter_context(

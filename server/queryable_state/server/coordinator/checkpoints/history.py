@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from queryable_state.server.coordinator.checkpoints.snapshot_totals import SnapshotTotals
 from queryable_state.wire.errors import CheckpointError
 
 CheckpointState = Literal["completed", "failed", "declined"]
@@ -54,14 +55,22 @@ class CheckpointHistory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._reports: dict[bytes, deque[CheckpointReport]] = {}
+        self._totals: dict[bytes, SnapshotTotals] = {}
 
     def add(self, query_id: bytes, report: CheckpointReport) -> None:
         """Adds an attempt that is over; repeated declines count on in one entry."""
         with self._lock:
             reports = self._reports.pop(query_id, None) or deque(maxlen=_KEPT)
             self._reports[query_id] = reports
+            self._totals.setdefault(query_id, SnapshotTotals()).add(
+                "savepoint" if report.savepoint else "checkpoint",
+                report.state,
+                report.duration_ms,
+                report.new_bytes,
+            )
             if len(self._reports) > _QUERIES:
-                del self._reports[next(iter(self._reports))]
+                oldest = next(iter(self._reports))
+                del self._reports[oldest], self._totals[oldest]
             last = reports[-1] if reports else None
             if last and last.state == report.state == "declined" and last.failure == report.failure:
                 reports[-1] = replace(report, attempts=last.attempts + 1)
@@ -72,3 +81,8 @@ class CheckpointHistory:
         """The attempts of a query, newest first."""
         with self._lock:
             return list(reversed(self._reports.get(query_id, ())))
+
+    def totals(self, query_id: bytes) -> SnapshotTotals:
+        """The totals of a query, also of attempts that are not kept any more."""
+        with self._lock:
+            return self._totals.get(query_id) or SnapshotTotals()

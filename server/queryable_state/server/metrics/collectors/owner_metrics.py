@@ -39,23 +39,15 @@ class OwnerMetrics:
         yield from self._jobs()
 
     def _reads(self) -> Iterator[Metric]:
-        keys: Counter[StateLabels] = Counter()
         misses: Counter[StateLabels] = Counter()
         failed: Counter[tuple[str, ...]] = Counter()
         for route in self._table.routes():
             labels, reads = StateLabels.of(route.registration), route.reads
-            keys[labels] += reads.cached_keys
             misses[labels] += reads.cache_misses
             for reason, number in reads.failed.copy().items():
                 failed[*labels, reason] += number
         for reason, number in self._reader.failed.copy().items():
             failed[*StateLabels(), reason] += number
-        yield counter(
-            "cached_keys",
-            "Keys of point reads that were looked up in the cache of records.",
-            STATE_LABELS,
-            keys.items(),
-        )
         yield counter(
             "cache_misses",
             "Keys of point reads that were not cached and were read from the store.",

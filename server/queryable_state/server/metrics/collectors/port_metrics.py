@@ -51,6 +51,19 @@ class PortMetrics:
             ],
         )
         yield counter(
+            "sampled_queries",
+            f"Queries over frames that were sampled, one in {SAMPLED}; with sampled_query_keys: "
+            "how many look-ups clients put into one query.",
+            ("port",),
+            [(port, traffic.sampled_queries) for port, traffic in ports],
+        )
+        yield counter(
+            "sampled_query_keys",
+            "Keys of the sampled queries.",
+            ("port",),
+            [(port, traffic.sampled_keys) for port, traffic in ports],
+        )
+        yield counter(
             "query_refusals",
             "Queries over frames that were refused before they were routed, by reason: malformed, "
             "too large, or too many at once.",
@@ -112,6 +125,6 @@ class PortMetrics:
             ):
                 for state_id, queries in counts.by_state():
                     labels = StateLabels.of(self._find_state(state_id) if state_id else None)
-                    for read, number in queries.by_kind().items():
+                    for read, number in queries.items():
                         found[port, way, *labels, read] += number
         return found

@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from queryable_state.server.metrics.port_traffic import SAMPLED
+from queryable_state.server.metrics.query_counts import UNKNOWN_KIND
 from queryable_state.server.query.checks import check_query, limit_deadline
 from queryable_state.server.query.frames.answer_frames import frame_of, refusal_of
 from queryable_state.server.query.frames.open_streams import stopping
@@ -64,10 +65,9 @@ class StreamSession:
         self.unanswered_bytes = 0
         """Bytes of all unanswered queries."""
         self._traffic = info.traffic
-        self._asked = 0
         self._state_id = 0
-        self._state_queries = self._traffic.frame_queries.of(0)
-        """Counter of queries to `_state_id`, the state of the newest query."""
+        self._counts = self._traffic.frame_queries.of(0)
+        """Queries to `_state_id`, the state of the newest query, by kind of read."""
         self._begun_s: dict[int, float] = {}
         """Arrival of unanswered queries that are timed, by id."""
 
@@ -115,11 +115,15 @@ class StreamSession:
             return frame_of(refusal_of(query.id, refusal))
         if query.state_id != self._state_id:
             self._state_id = query.state_id
-            self._state_queries = self._traffic.frame_queries.of(query.state_id)
-        self._state_queries.add(query.read)
-        self._asked += 1
-        if not self._asked % SAMPLED:
-            self._begun_s[query.id] = perf_counter()
+            self._counts = self._traffic.frame_queries.of(query.state_id)
+        counts, read = self._counts, query.read
+        try:
+            counts[read] = asked = counts[read] + 1
+        except IndexError:
+            # A client sends any number.
+            counts[UNKNOWN_KIND] = asked = counts[UNKNOWN_KIND] + 1
+        if not asked & (SAMPLED - 1):
+            self._begun_s[query.id] = self._traffic.sampled(query)
         # Counted before the router is called, which may deliver all parts at once.
         self._unanswered[query.id] = len(frame)
         self.unanswered_bytes += len(frame)

@@ -14,6 +14,7 @@ from queryable_state.server.metrics.collectors.process_metrics import ProcessMet
 from queryable_state.server.metrics.collectors.proxy_metrics import ProxyMetrics
 from queryable_state.server.metrics.metrics_port import open_metrics_port
 from queryable_state.server.metrics.registry import MetricsRegistry
+from queryable_state.server.metrics.scrape_access import scrape_access
 from queryable_state.server.query.proxy.coordinator_endpoints import CoordinatorEndpoints
 from queryable_state.server.query.proxy.followed_coordinator import FollowedCoordinator
 from queryable_state.server.query.proxy.location_table import LocationTable
@@ -151,7 +152,7 @@ class ProxyServer:
                 settings.host,
                 stack,
                 tls=tls,
-                gate=gate,
+                authorize=scrape_access(gate),
                 insecure=settings.access.insecure,
             )
             if metrics_port:

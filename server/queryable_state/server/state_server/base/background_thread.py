@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -25,7 +25,11 @@ class BackgroundThread:
 
     def run(self, job: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Awaitable[_T]:
         """Enqueues a job before it returns; awaiting returns the job's result."""
-        return asyncio.wrap_future(self._executor.submit(job, *args, **kwargs))
+        return asyncio.wrap_future(self.submit(job, *args, **kwargs))
+
+    def submit(self, job: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        """As `run`, on any thread."""
+        return self._executor.submit(job, *args, **kwargs)
 
     async def aclose(self) -> None:
         """Waits for the enqueued jobs and ends the thread; idempotent."""

@@ -150,11 +150,7 @@ def read_points(
     store_keys = cast("list[bytes]", list(map(concat, keys, namespace)))
     records = readers.records
     found: list[bytes | None]
-    if records is None:
-        found = [None] * len(keys)
-    else:
-        found = records.get_all(store_keys)
-        route.reads.cached_keys += len(found)
+    found = [None] * len(keys) if records is None else records.get_all(store_keys)
     missing: list[int] = []
     if not all(found):
         missing = [position for position, value in enumerate(found) if value == ABSENT]

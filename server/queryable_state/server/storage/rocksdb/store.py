@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from rocksdict import Checkpoint, Rdict, WriteBatch
@@ -37,6 +38,20 @@ if TYPE_CHECKING:
 
     from rocksdict import ColumnFamily
 
+
+PROPERTIES = (
+    "estimate-num-keys",
+    "total-sst-files-size",
+    "cur-size-all-mem-tables",
+    "estimate-table-readers-mem",
+    "estimate-pending-compaction-bytes",
+    "num-running-compactions",
+    "num-running-flushes",
+    "num-snapshots",
+    "is-write-stopped",
+    "background-errors",
+)
+"""Properties of RocksDB of `properties`; docs/metrics.md explains them."""
 
 _INDEXED_RECORDS = 1024
 
@@ -236,6 +251,13 @@ class RocksDBBase(StateBase):
                 family.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
             )
         return records, size_bytes
+
+    def properties(self) -> Mapping[str, int]:
+        found: Counter[str] = Counter()
+        for records in (*self._states.values(), *self._indexes.values()):
+            for name in PROPERTIES:
+                found[name] += records.family.property_int_value(f"rocksdb.{name}") or 0
+        return found
 
     def close(self) -> None:
         self._close_database()
