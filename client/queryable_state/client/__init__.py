@@ -23,6 +23,8 @@ from queryable_state.client._reading.states import (
 from queryable_state.client._reading.timed.key_windows import KeyWindows, WindowedKey
 from queryable_state.client._reading.timed.pending_timers import PendingTimers
 from queryable_state.client._scans.scan import Scan
+from queryable_state.client._watches.change import Change, ChangeKind
+from queryable_state.client._watches.watch import Watch
 from queryable_state.wire.calls.listeners import NothingListensError
 from queryable_state.wire.errors import (
     AmbiguousJobError,
@@ -67,6 +69,8 @@ __all__ = [
     "AggregatingState",
     "AmbiguousJobError",
     "AuthenticationError",
+    "Change",
+    "ChangeKind",
     "ClientClosedError",
     "ClientUnusableError",
     "Clock",
@@ -132,6 +136,7 @@ __all__ = [
     "UnknownStateError",
     "ValueState",
     "VersionGoneError",
+    "Watch",
     "WindowedKey",
     "__version__",
 ]

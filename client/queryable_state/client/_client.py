@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._arguments import DEFAULT_PORT, Job, check_name, job_text
+from queryable_state.client._arguments import (
+    DEFAULT_PORT,
+    Job,
+    check_name,
+    checked_timeout,
+    job_text,
+)
 from queryable_state.client._client_base import DEFAULT_TIMEOUT_S
 from queryable_state.client._operator_lookups import OperatorLookups
 from queryable_state.client._reading.listing import JobInfo, StateInfo
@@ -15,9 +21,12 @@ from queryable_state.client._routing.explain import explained
 from queryable_state.client._scans.scan import Scan
 from queryable_state.client._scans.scan_range import ALL, ScanRange
 from queryable_state.client._timed_lookups import TimedLookups
+from queryable_state.client._watches.watch import Watch
+from queryable_state.client._watches.watched_keys import WatchedKeys
 from queryable_state.v1 import query_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Unpack
 
     from queryable_state.client._read_options import ReadOptions
@@ -99,6 +108,50 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
         """
         keys = ScanRange(start, end, prefix, limit, page_token, keys_only, allow_newer)
         return Scan(self._dispatcher(), self._batcher(job, state_name, options, SCAN), keys)
+
+    def watch(
+        self,
+        job: Job,
+        state_name: str,
+        *,
+        keys: Iterable[Any] | None = None,
+        prefix: Any = ALL,
+        after_batch: int | None = None,
+        reconnect_timeout_s: float = 300.0,
+        key_type: object = None,
+        descriptor: object = None,
+        timeout_s: float | None = None,
+    ) -> Watch:
+        """Returns a watch: every committed change of a state once, in the order of batches.
+
+        Args:
+            job: Same as in `get_kv_state`.
+            state_name: Queryable name of the state.
+            keys: Only these keys, at most 4,096. None, and no prefix: every key.
+            prefix: Only keys with this prefix, as in `scan`.
+            after_batch: Changes of later batches; -1: of all batches. The servers keep a bounded
+                history: what they do not have any more is returned as a GAP. None: of the batches
+                that are committed after the watch was opened.
+            reconnect_timeout_s: Seconds for which an open watch looks for a server before it
+                raises the error of the last attempt.
+            key_type: As in `get_kv_state`, like `descriptor`.
+            timeout_s: Seconds until the watch must be open; None: the client's timeout.
+
+        Raises `InvalidRequestError` for invalid arguments. The watch sends its first request when
+        it is opened; that raises the errors of `get_kv_state`, and `InvalidRequestError`
+        (UNSUPPORTED) for timers and operator state.
+        """
+        options: ReadOptions = {"timeout_s": timeout_s}
+        if key_type is not None:
+            options["key_type"] = key_type
+        if descriptor is not None:
+            options["descriptor"] = descriptor
+        return Watch(
+            self._dispatcher(),
+            self._batcher(job, state_name, options, SCAN),
+            WatchedKeys.of(keys, prefix, after_batch),
+            checked_timeout(reconnect_timeout_s),
+        )
 
     async def measure(
         self, job: Job, state_name: str, *, timeout_s: float | None = None

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc.aio
 
-from queryable_state.client._connection.scan_call import ScanCall
 from queryable_state.client._connection.server_connection import ServerConnection
+from queryable_state.client._connection.stream_call import StreamCall
 from queryable_state.client._errors import ClientClosedError, is_being_cancelled
 from queryable_state.client._routing.home_servers import HomeServers
 from queryable_state.client._routing.retries import CALLS, LOOKUPS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from queryable_state.client._batching.state_handle import StateHandle
     from queryable_state.client._connection.events import BatchEvents
     from queryable_state.client._reading.connection_info import ConnectionInfo
-    from queryable_state.v1 import query_pb2
+    from queryable_state.v1 import query_pb2, watch_pb2
     from queryable_state.wire.located_state import Owner
     from queryable_state.wire.security.authorization import Credentials
     from queryable_state.wire.security.connector import Connector
@@ -165,9 +165,17 @@ class ConnectionPool:
             lambda server: server.stub.MeasureState, request, timeout_s, home_only=True
         )
 
-    def scan(self, request: query_pb2.ScanKvStateRequest) -> ScanCall:
+    def scan(
+        self, request: query_pb2.ScanKvStateRequest
+    ) -> StreamCall[query_pb2.ScanKvStateResponse]:
         """Starts a scan at the current home server."""
-        return ScanCall(self, self._homes.current, request)
+        return StreamCall.scan(self, self._homes.current, request)
+
+    def watch(
+        self, request: watch_pb2.WatchKvStateRequest
+    ) -> StreamCall[watch_pb2.WatchKvStateResponse]:
+        """Starts a watch at the current home server."""
+        return StreamCall.watch(self, self._homes.current, request)
 
     def refusal(
         self, refused: grpc.aio.AioRpcError, server: ServerConnection, timeout_s: float

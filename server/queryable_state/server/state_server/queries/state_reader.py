@@ -30,10 +30,12 @@ from queryable_state.server.state_server.queries.state_scan import OpenScans, St
 from queryable_state.server.state_server.queries.version_reads import (
     ViewReaders,
     held_still,
+    newest_version,
     views_at,
 )
 from queryable_state.server.state_server.queries.window_reads import read_windows
 from queryable_state.server.state_server.read_trace import ReadTrace
+from queryable_state.server.state_server.watches.state_watch import watched
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InternalError, QueryableStateError, VersionGoneError
 from queryable_state.wire.keys.time_window import check_window
@@ -44,12 +46,12 @@ if TYPE_CHECKING:
 
     from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.queries.key_reads import Readers
     from queryable_state.server.state_server.stores.store_table import StateRoute, StoreTable
-    from queryable_state.server.storage.store import StateStore
-    from queryable_state.v1 import registration_pb2
+    from queryable_state.v1 import registration_pb2, watch_pb2
 
 _defects = RateLimitedLog(logging.getLogger(__name__))
 
@@ -132,6 +134,10 @@ class StateReader:
             now_ms=self._now_ms,
         ).messages()
 
+    def watch(self, query: WatchQuery) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
+        """The committed changes of keys of a state."""
+        return watched(query, self._table, self._versions, self._lease, self._background)
+
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
         """Estimates the size of a state on this server."""
         return await measured(self._versions.route(state_id), state_id, self._background)
@@ -144,10 +150,8 @@ class StateReader:
             while True:
                 answer = self._answer(query)
                 if answer is None:
-                    route, requested = (
-                        self._versions.route(query.state_id),
-                        RequestedVersion.of(query),
-                    )
+                    route = self._versions.route(query.state_id)
+                    requested = RequestedVersion.of(query)
                     behind = self._versions.behind(route, requested)
                     if behind is not None:
                         try:
@@ -220,7 +224,7 @@ class StateReader:
             versions *= len(held.subtasks)
         else:
             info = copy_of(self._versions.info(route, query.consistency))
-            versions = [_newest(each.store, query.consistency) for each in held.subtasks]
+            versions = [newest_version(each.store, query.consistency) for each in held.subtasks]
         # Submitted in the loop turn that found the stores: a store is closed by a later job of
         # the same thread.
         answer = await self._background.run(
@@ -291,9 +295,3 @@ class StateReader:
             failed=failures.to_proto() if failures else (),
             info=info,
         )
-
-
-def _newest(store: StateStore, consistency: query_pb2.Consistency.ValueType) -> int:
-    """The version that a query without `at_version` reads."""
-    staged = store.staged_version if consistency == query_pb2.UNCOMMITTED else None
-    return store.committed_version if staged is None else staged
