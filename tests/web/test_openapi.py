@@ -25,6 +25,10 @@ deterministic = true
 [[operations]]
 include-name = "POST /api/v1/jobs/{job}/savepoints"
 enabled = false
+
+[[operations]]
+include-operation-id = "watch"
+enabled = false
 """
 
 
