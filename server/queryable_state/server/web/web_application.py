@@ -67,9 +67,11 @@ class WebApplication:
         app.router.add_get("/api/v1/openapi.json", _document())
         for route in ROUTES:
             app.router.add_route(route.method, route.path, self._handler(route))
-        if _PAGE.is_dir():
-            app.router.add_get("/", _page)
-            app.router.add_static("/", _PAGE)
+        # Each by its name: other paths are refused in JSON.
+        for file in sorted(_PAGE.rglob("*")):
+            if file.is_file():
+                app.router.add_get(f"/{file.relative_to(_PAGE).as_posix()}", _file(file))
+        app.router.add_get("/", _file(_PAGE / "index.html"))
         return app
 
     @web.middleware
@@ -158,8 +160,13 @@ def _peer(request: web.Request) -> str:
     return f"http:{name}"
 
 
-async def _page(_request: web.Request) -> web.FileResponse:
-    return web.FileResponse(_PAGE / "index.html", headers={"Cache-Control": "no-cache"})
+def _file(path: Path) -> _Handler:
+    """Answers with a file of the page, which browsers ask for again by its date."""
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.FileResponse(path, headers={"Cache-Control": "no-cache"})
+
+    return answer
 
 
 def _document() -> _Handler:
