@@ -30,7 +30,7 @@ async def test_a_measure_stands_beside_each(terminal: Terminal) -> None:
     ran = await terminal.run("states", "last", "--measure")
     assert ran.rows[0][-3:] == ["records", "bytes", "complete"]
     [row] = ran.rows[1:]
-    assert row[5] == "30"
+    assert row[5:7] == ["30", "30"]
     assert row[-1] == "yes"
     [state] = (await terminal.run("states", "last", "--measure", "--json")).json["states"]
     assert (state["records"], state["complete"]) == (30, True)
@@ -70,3 +70,23 @@ async def test_jobs_are_listed(terminal: Terminal, job: InProcessJob) -> None:
     [as_json] = (await terminal.run("jobs", "--json")).json["jobs"]
     assert (as_json["name"], as_json["committed_batch"]) == ("sensors", 1)
     assert as_json["states"] == ["counts", "last", "seen", "trips"]
+
+
+async def test_hot_keys_are_listed_with_their_shares(terminal: Terminal, job: InProcessJob) -> None:
+    job.rows = {"sensor_3": 500}
+    await job.run(2, {"last": {f"sensor_{number}": 1.0 for number in range(30)}})
+    for _ in range(20):
+        await terminal.run("get", "last", "sensor_7")
+    ran = await terminal.run("hotkeys", "sensors")
+    assert ran.lines[0].split() == ["touched", "by", "state", "key", "share", "count"]
+    assert any(line.startswith("queries") and " sensor_7 " in line for line in ran.lines)
+    assert any(
+        line.startswith("tasks") and "counts, last, seen, trips" in line and " sensor_3 " in line
+        for line in ran.lines
+    )
+    found = (await terminal.run("hotkeys", "sensors", "last", "--limit", "1", "--json")).json
+    assert [(key["side"], key["key"]) for key in found["keys"]] == [
+        ("READ", "sensor_7"),
+        ("WRITE", "sensor_3"),
+    ]
+    assert found["complete"]

@@ -21,6 +21,7 @@ _METHODS = (
     "BatchGetKvState",
     "ScanKvState",
     "MeasureState",
+    "ListHotKeys",
     "LocateState",
     "DescribeServer",
     "ListJobs",

@@ -173,7 +173,7 @@ class OneSession(Router, QuerySession):
 
     answers = scan = measure = None  # type: ignore[assignment]
     locate = registered = list_jobs = list_states = None  # type: ignore[assignment]
-    describe_job = list_servers = None  # type: ignore[assignment]
+    describe_job = list_servers = hot_keys = None  # type: ignore[assignment]
 
     async def aclose(self) -> None:
         """Holds nothing."""

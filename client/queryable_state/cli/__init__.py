@@ -17,6 +17,7 @@ from queryable_state.cli.commands import (
     completion,
     explain,
     get,
+    hot_keys,
     jobs,
     mget,
     operator_state,
@@ -99,7 +100,7 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"queryable-state {__version__}")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
-    for command in (get, mget, scan, windows, operator_state, explain, states, jobs):
+    for command in (get, mget, scan, windows, operator_state, explain, states, jobs, hot_keys):
         command.add_command(commands)
     server_commands.add_commands(commands)
     completion.add_command(commands, whole)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.cli.completed_names import complete
 from queryable_state.cli.timeout_argument import add_timeout, seconds_of
 from queryable_state.wire.addresses import parse_addresses
 from queryable_state.wire.errors import InvalidRequestError
@@ -93,13 +94,13 @@ def add_operation(
 
 def add_state(parser: argparse.ArgumentParser) -> None:
     """Adds the state to query, and `--job`."""
-    parser.add_argument("state", metavar="STATE", help="queryable name")
+    complete(parser.add_argument("state", metavar="STATE", help="queryable name"), "states")
     add_job(parser, "id or name; needed only if several jobs have the state")
 
 
 def add_job(parser: argparse.ArgumentParser, meaning: str) -> None:
     """Adds `--job`."""
-    parser.add_argument("--job", metavar="JOB", help=meaning)
+    complete(parser.add_argument("--job", metavar="JOB", help=meaning), "jobs")
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:

@@ -62,6 +62,11 @@ def bytes_text(size_bytes: float) -> str:
     return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
 
 
+def estimate_text(text: str, number: int, error: int) -> str:
+    """A number's text with its relative error: `1.5 MiB +- 1.2 %`; without it if it is exact."""
+    return f"{text} +- {100 * error / max(1, number):.1f} %" if error else text
+
+
 def percent_text(part: int, whole: int) -> str:
     """A percentage: `12 %`; empty if `whole` is 0."""
     return f"{100 * part / whole:.0f} %" if whole else ""

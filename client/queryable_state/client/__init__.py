@@ -7,6 +7,7 @@ from queryable_state.client._read_options import ReadOptions
 from queryable_state.client._reading.connection_info import ConnectionInfo
 from queryable_state.client._reading.elements import ListSlice, MapEntry, Presence, Size
 from queryable_state.client._reading.explanation import ExplainStep, Explanation
+from queryable_state.client._reading.hot_keys import HotKey, HotKeys, KeySide, KeyTouches
 from queryable_state.client._reading.info import ReadInfo, Role
 from queryable_state.client._reading.listing import JobInfo, StateInfo
 from queryable_state.client._reading.multi_get import KeyResult, KeyStatus, MultiGet
@@ -76,12 +77,16 @@ __all__ = [
     "DescriptorMismatchError",
     "ExplainStep",
     "Explanation",
+    "HotKey",
+    "HotKeys",
     "Instant",
     "InternalError",
     "InvalidRequestError",
     "JobInfo",
     "KeyResult",
+    "KeySide",
     "KeyStatus",
+    "KeyTouches",
     "KeyTypeError",
     "KeyWindows",
     "KvState",

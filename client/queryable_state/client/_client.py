@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.client._arguments import DEFAULT_PORT, Job, check_name, job_text
 from queryable_state.client._client_base import DEFAULT_TIMEOUT_S
 from queryable_state.client._operator_lookups import OperatorLookups
+from queryable_state.client._reading.hot_keys import HotKeys
 from queryable_state.client._reading.listing import JobInfo, StateInfo
 from queryable_state.client._reading.operation import SCAN
 from queryable_state.client._reading.size_estimate import StateMeasure
@@ -15,7 +16,8 @@ from queryable_state.client._routing.explain import explained
 from queryable_state.client._scans.scan import Scan
 from queryable_state.client._scans.scan_range import ALL, ScanRange
 from queryable_state.client._timed_lookups import TimedLookups
-from queryable_state.v1 import query_pb2
+from queryable_state.v1 import hot_keys_pb2, query_pb2
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -103,9 +105,10 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
     async def measure(
         self, job: Job, state_name: str, *, timeout_s: float | None = None
     ) -> StateMeasure:
-        """Estimates the records and bytes of a state, in total and for each owner.
+        """Counts the keys, records and bytes of a state, in total and for each subtask.
 
-        Fails after `timeout_s` seconds (None: the client's timeout). Raises `UnknownJobError`,
+        Large states are estimated; the answer has the error of that. Fails after
+        `timeout_s` seconds (None: the client's timeout). Raises `UnknownJobError`,
         `UnknownStateError` or `AmbiguousJobError` if the name does not match exactly one state.
         """
         check_name(state_name)
@@ -114,6 +117,37 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
             request, timeout_s=self._seconds(timeout_s)
         )
         return StateMeasure.from_proto(response)
+
+    async def hot_keys(
+        self,
+        job: Job,
+        state_name: str | None = None,
+        *,
+        limit: int = 10,
+        timeout_s: float | None = None,
+    ) -> HotKeys:
+        """Returns the keys that queries and tasks touched most often in the last minute.
+
+        Args:
+            job: Same as in `get_kv_state`.
+            state_name: Queryable name of the state; None: all keyed states of the job.
+            limit: Maximum keys for each state and side, 1 to 1000.
+            timeout_s: Seconds until the call fails; None: the client's timeout.
+
+        Needs the grant `scan` of the state. Raises the errors of `describe_state`, and
+        `InvalidRequestError` for an invalid limit.
+        """
+        if not 1 <= limit <= 1000:
+            raise InvalidRequestError(f"limit must be 1 to 1000, not {limit}")
+        if state_name is not None:
+            check_name(state_name)
+        response = await self._dispatcher().pool.list_hot_keys(
+            hot_keys_pb2.ListHotKeysRequest(
+                job=job_text(job), state_name=state_name or "", limit=limit
+            ),
+            timeout_s=self._seconds(timeout_s),
+        )
+        return HotKeys.from_proto(response)
 
     async def explain(
         self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]

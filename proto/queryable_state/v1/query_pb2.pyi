@@ -1553,13 +1553,24 @@ class MeasureStateResponse(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     PARTS_FIELD_NUMBER: _builtins.int
     COMPLETE_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    EXACT_FIELD_NUMBER: _builtins.int
+    KEYS_ERROR_FIELD_NUMBER: _builtins.int
+    RECORDS_ERROR_FIELD_NUMBER: _builtins.int
+    BYTES_ERROR_FIELD_NUMBER: _builtins.int
     records: _builtins.int
-    """Sums of `parts`. Approximate: keys that were written again may count twice until they are
-    compacted.
-    """
+    """Sums of `parts`: values, list chunks, map entries, timers. Expired ones do not count."""
     bytes: _builtins.int
     complete: _builtins.bool
     """Every key group has answered."""
+    keys: _builtins.int
+    """Keys with records, whatever their number of windows."""
+    exact: _builtins.bool
+    """Each part is exact."""
+    keys_error: _builtins.int
+    """How far a true number may be from the estimate, with a probability of 95 %; 0 if it is exact."""
+    records_error: _builtins.int
+    bytes_error: _builtins.int
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___StatePart]:
         """By key group."""
@@ -1571,10 +1582,15 @@ class MeasureStateResponse(_message.Message):
         bytes: _builtins.int = ...,
         parts: _abc.Iterable[Global___StatePart] | None = ...,
         complete: _builtins.bool = ...,
+        keys: _builtins.int = ...,
+        exact: _builtins.bool = ...,
+        keys_error: _builtins.int = ...,
+        records_error: _builtins.int = ...,
+        bytes_error: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "complete", b"complete", "parts", b"parts", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "bytes_error", b"bytes_error", "complete", b"complete", "exact", b"exact", "keys", b"keys", "keys_error", b"keys_error", "parts", b"parts", "records", b"records", "records_error", b"records_error"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1593,12 +1609,24 @@ class StatePart(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     INFO_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    EXACT_FIELD_NUMBER: _builtins.int
+    KEYS_ERROR_FIELD_NUMBER: _builtins.int
+    RECORDS_ERROR_FIELD_NUMBER: _builtins.int
+    BYTES_ERROR_FIELD_NUMBER: _builtins.int
     first_key_group: _builtins.int
     last_key_group: _builtins.int
     """Inclusive."""
     subtask: _builtins.int
     records: _builtins.int
     bytes: _builtins.int
+    keys: _builtins.int
+    exact: _builtins.bool
+    """All records were counted; otherwise those of some key groups."""
+    keys_error: _builtins.int
+    """As in `MeasureStateResponse`."""
+    records_error: _builtins.int
+    bytes_error: _builtins.int
     @_builtins.property
     def info(self) -> Global___ReadInfo: ...
     @_builtins.property
@@ -1615,10 +1643,15 @@ class StatePart(_message.Message):
         bytes: _builtins.int = ...,
         info: Global___ReadInfo | None = ...,
         error: _errors_pb2.Error | None = ...,
+        keys: _builtins.int = ...,
+        exact: _builtins.bool = ...,
+        keys_error: _builtins.int = ...,
+        records_error: _builtins.int = ...,
+        bytes_error: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "info", b"info"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "error", b"error", "first_key_group", b"first_key_group", "info", b"info", "last_key_group", b"last_key_group", "records", b"records", "subtask", b"subtask"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "bytes_error", b"bytes_error", "error", b"error", "exact", b"exact", "first_key_group", b"first_key_group", "info", b"info", "keys", b"keys", "keys_error", b"keys_error", "last_key_group", b"last_key_group", "records", b"records", "records_error", b"records_error", "subtask", b"subtask"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from queryable_state.v1 import hot_keys_pb2 as queryable__state_dot_v1_dot_hot__keys__pb2
 from queryable_state.v1 import query_pb2 as queryable__state_dot_v1_dot_query__pb2
 from queryable_state.v1 import status_pb2 as queryable__state_dot_v1_dot_status__pb2
 
@@ -54,6 +55,11 @@ class QueryableStateStub:
                 '/queryable_state.v1.QueryableState/MeasureState',
                 request_serializer=queryable__state_dot_v1_dot_query__pb2.MeasureStateRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_v1_dot_query__pb2.MeasureStateResponse.FromString,
+                _registered_method=True)
+        self.ListHotKeys = channel.unary_unary(
+                '/queryable_state.v1.QueryableState/ListHotKeys',
+                request_serializer=queryable__state_dot_v1_dot_hot__keys__pb2.ListHotKeysRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_v1_dot_hot__keys__pb2.ListHotKeysResponse.FromString,
                 _registered_method=True)
         self.LocateState = channel.unary_unary(
                 '/queryable_state.v1.QueryableState/LocateState',
@@ -113,7 +119,14 @@ class QueryableStateServicer:
         raise NotImplementedError('Method not implemented!')
 
     def MeasureState(self, request, context):
-        """Estimates the size of a state, by owner.
+        """The size of a state by owner: counted, or estimated from a part of a large state.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListHotKeys(self, request, context):
+        """The keys of a job's states that queries and tasks touched most often in the last minute.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -183,6 +196,11 @@ def add_QueryableStateServicer_to_server(servicer, server):
                     servicer.MeasureState,
                     request_deserializer=queryable__state_dot_v1_dot_query__pb2.MeasureStateRequest.FromString,
                     response_serializer=queryable__state_dot_v1_dot_query__pb2.MeasureStateResponse.SerializeToString,
+            ),
+            'ListHotKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListHotKeys,
+                    request_deserializer=queryable__state_dot_v1_dot_hot__keys__pb2.ListHotKeysRequest.FromString,
+                    response_serializer=queryable__state_dot_v1_dot_hot__keys__pb2.ListHotKeysResponse.SerializeToString,
             ),
             'LocateState': grpc.unary_unary_rpc_method_handler(
                     servicer.LocateState,
@@ -323,6 +341,33 @@ class QueryableState:
             '/queryable_state.v1.QueryableState/MeasureState',
             queryable__state_dot_v1_dot_query__pb2.MeasureStateRequest.SerializeToString,
             queryable__state_dot_v1_dot_query__pb2.MeasureStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListHotKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.v1.QueryableState/ListHotKeys',
+            queryable__state_dot_v1_dot_hot__keys__pb2.ListHotKeysRequest.SerializeToString,
+            queryable__state_dot_v1_dot_hot__keys__pb2.ListHotKeysResponse.FromString,
             options,
             channel_credentials,
             insecure,

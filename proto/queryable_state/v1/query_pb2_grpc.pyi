@@ -10,6 +10,7 @@ key group, 2 bytes each; in JSON its index, from 0.
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from queryable_state.v1 import hot_keys_pb2 as _hot_keys_pb2
 from queryable_state.v1 import query_pb2 as _query_pb2
 from queryable_state.v1 import status_pb2 as _status_pb2
 import abc as _abc_1
@@ -46,7 +47,9 @@ class QueryableStateStub:
     The server sends messages as fast as the client reads them.
     """
     MeasureState: _grpc.UnaryUnaryMultiCallable[_query_pb2.MeasureStateRequest, _query_pb2.MeasureStateResponse]
-    """Estimates the size of a state, by owner."""
+    """The size of a state by owner: counted, or estimated from a part of a large state."""
+    ListHotKeys: _grpc.UnaryUnaryMultiCallable[_hot_keys_pb2.ListHotKeysRequest, _hot_keys_pb2.ListHotKeysResponse]
+    """The keys of a job's states that queries and tasks touched most often in the last minute."""
     LocateState: _grpc.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]
     """The registration of a state and the owners of its key groups."""
     DescribeServer: _grpc.UnaryUnaryMultiCallable[_query_pb2.DescribeServerRequest, _query_pb2.ServerDescription]
@@ -72,7 +75,9 @@ class QueryableStateAsyncStub(QueryableStateStub):
     The server sends messages as fast as the client reads them.
     """
     MeasureState: _aio.UnaryUnaryMultiCallable[_query_pb2.MeasureStateRequest, _query_pb2.MeasureStateResponse]  # type: ignore[assignment]
-    """Estimates the size of a state, by owner."""
+    """The size of a state by owner: counted, or estimated from a part of a large state."""
+    ListHotKeys: _aio.UnaryUnaryMultiCallable[_hot_keys_pb2.ListHotKeysRequest, _hot_keys_pb2.ListHotKeysResponse]  # type: ignore[assignment]
+    """The keys of a job's states that queries and tasks touched most often in the last minute."""
     LocateState: _aio.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]  # type: ignore[assignment]
     """The registration of a state and the owners of its key groups."""
     DescribeServer: _aio.UnaryUnaryMultiCallable[_query_pb2.DescribeServerRequest, _query_pb2.ServerDescription]  # type: ignore[assignment]
@@ -119,7 +124,15 @@ class QueryableStateServicer(metaclass=_abc_1.ABCMeta):
         request: _query_pb2.MeasureStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.MeasureStateResponse, _abc.Awaitable[_query_pb2.MeasureStateResponse]]:
-        """Estimates the size of a state, by owner."""
+        """The size of a state by owner: counted, or estimated from a part of a large state."""
+
+    @_abc_1.abstractmethod
+    def ListHotKeys(
+        self,
+        request: _hot_keys_pb2.ListHotKeysRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_hot_keys_pb2.ListHotKeysResponse, _abc.Awaitable[_hot_keys_pb2.ListHotKeysResponse]]:
+        """The keys of a job's states that queries and tasks touched most often in the last minute."""
 
     @_abc_1.abstractmethod
     def LocateState(

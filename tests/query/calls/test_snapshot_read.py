@@ -32,7 +32,7 @@ class Owners(Router):
 
     session = scan = measure = None  # type: ignore[assignment]
     locate = registered = list_jobs = list_states = aclose = None  # type: ignore[assignment]
-    describe_job = list_servers = None  # type: ignore[assignment]
+    describe_job = list_servers = hot_keys = None  # type: ignore[assignment]
 
     def __init__(self, *newest: int, commits: Callable[[Owners], None] = lambda _: None) -> None:
         self.newest = list(newest)

@@ -55,6 +55,8 @@ def calls(state_id: int) -> dict[str, tuple[str, dict[str, Any]]]:
         "relayed": ("BatchGetKvState", {"query": query_pb2.Query(state_id=state_id, keys=key)}),
         "scan": ("ScanKvState", NAMED),
         "measure": ("MeasureState", NAMED),
+        "hot keys": ("ListHotKeys", NAMED),
+        "all hot keys": ("ListHotKeys", {"job": "sensors"}),
         "locate": ("LocateState", NAMED),
         "list states": ("ListStates", {"job": "sensors"}),
         "list jobs": ("ListJobs", {}),
@@ -68,10 +70,10 @@ READS = ("get", "explain", "batch", "snapshot", "relayed")
 SEES = ("locate", "list states", "list jobs", "describe", "describe job", "list servers")
 ALLOWED = {
     "reader": {*READS, *SEES},
-    "scanner": {"scan", "measure", *SEES},
+    "scanner": {"scan", "measure", "hot keys", "all hot keys", *SEES},
     "lister": {*SEES},
     "admin": {"measure", *SEES},
-    "all": {*READS, *SEES, "scan", "measure"},
+    "all": {*READS, *SEES, "scan", "measure", "hot keys", "all hot keys"},
     "nobody": {"describe", "list jobs"},
 }
 
@@ -102,7 +104,7 @@ async def test_the_server_of_the_state_checks_by_itself(cluster: InProcessCluste
     number = await state_id(address)
     for caller in ("lister", "nobody"):
         async with Asker(address, caller) as asker:
-            for name in (*READS, "scan", "measure"):
+            for name in (*READS, "scan", "measure", "hot keys"):
                 method, fields = calls(number)[name]
                 assert await asker.status(method, **fields) == DENIED, name
 

@@ -1,4 +1,4 @@
-"""Command `queryable-state states`: lists queryable states and estimates their size."""
+"""Command `queryable-state states`: lists queryable states and counts their keys."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.cli.answers import error_json, error_text, info_json, print_json
 from queryable_state.cli.arguments import add_job, add_operation
+from queryable_state.cli.completed_names import complete
 from queryable_state.cli.exit_codes import NOT_THERE
-from queryable_state.cli.tables import bytes_text, table
+from queryable_state.cli.tables import bytes_text, estimate_text, table
 
 if TYPE_CHECKING:
     import argparse
@@ -23,12 +24,16 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         description="Lists the queryable states by job and name. With --measure it exits with 1 if "
         "some key groups did not answer.",
     )
-    parser.add_argument("state", metavar="STATE", nargs="?", help="list only this state")
+    complete(
+        parser.add_argument("state", metavar="STATE", nargs="?", help="list only this state"),
+        "states",
+    )
     add_job(parser, "list only states of this job, by id or name")
     parser.add_argument(
         "--measure",
         action="store_true",
-        help="estimate the number of records (values, map entries, list chunks) and bytes",
+        help="count keys, records (values, map entries, list chunks) and bytes; large states are "
+        "estimated, with the error of that",
     )
     add_operation(parser, _states, of_state=False)
 
@@ -49,7 +54,7 @@ async def _states(options: argparse.Namespace, client: QueryableStateClient) -> 
         print_json({"states": [_json(state, measure) for state, measure in pairs]})
     else:
         head = ["job", "state", "kind", "key", "value"]
-        head += ["records", "bytes", "complete"] if options.measure else []
+        head += ["keys", "records", "bytes", "complete"] if options.measure else []
         lines = table(head, [_row(state, measure) for state, measure in pairs])
         print(*lines, *_failures(pairs), sep="\n")
     return 0 if all(m is None or m.complete for m in measured) else NOT_THERE
@@ -69,16 +74,23 @@ def _json(state: StateInfo, measure: StateMeasure | None) -> dict[str, Any]:
     }
     if measure is not None:
         described |= {
+            "keys": measure.keys,
             "records": measure.records,
             "bytes": measure.bytes,
+            "exact": measure.exact,
+            "keys_error": measure.keys_error,
+            "records_error": measure.records_error,
+            "bytes_error": measure.bytes_error,
             "complete": measure.complete,
             "parts": [
                 {
                     "first_key_group": part.first_key_group,
                     "last_key_group": part.last_key_group,
                     "subtask": part.subtask,
+                    "keys": part.keys,
                     "records": part.records,
                     "bytes": part.bytes,
+                    "exact": part.exact,
                     "info": info_json(part.info),
                     "error": error_json(part.error),
                 }
@@ -98,8 +110,17 @@ def _row(state: StateInfo, measure: StateMeasure | None) -> list[str]:
     row = [state.job_name, state.state_name, state.kind, key, value]
     if measure is not None:
         complete = "yes" if measure.complete else "no"
-        row += [str(measure.records), bytes_text(measure.bytes), complete]
+        row += [*size_cells(measure), complete]
     return row
+
+
+def size_cells(measure: StateMeasure) -> list[str]:
+    """Keys, records and bytes with their errors: `1,204,331 +- 1.2 %`."""
+    return [
+        estimate_text(f"{measure.keys:,}", measure.keys, measure.keys_error),
+        estimate_text(f"{measure.records:,}", measure.records, measure.records_error),
+        estimate_text(bytes_text(measure.bytes), measure.bytes, measure.bytes_error),
+    ]
 
 
 def _failures(pairs: list[tuple[StateInfo, StateMeasure | None]]) -> list[str]:

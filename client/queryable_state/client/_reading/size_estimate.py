@@ -1,4 +1,4 @@
-"""Estimated size of a state."""
+"""Size of a state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatePart:
-    """Estimated size of the part of a state in one subtask."""
+    """Size of the part of a state in one subtask."""
 
     first_key_group: int
 
@@ -23,17 +23,29 @@ class StatePart:
 
     subtask: int
 
+    keys: int
+    """Keys with records."""
+
     records: int
-    """Estimated number of records."""
 
     bytes: int
-    """Estimated bytes, keys included."""
+    """Bytes of the records, keys included."""
+
+    exact: bool
+    """True if all records were counted; otherwise those of some key groups."""
+
+    keys_error: int
+    """How far the true number may be from `keys`, with a probability of 95 %; 0: it is exact."""
+
+    records_error: int
+
+    bytes_error: int
 
     info: ReadInfo
-    """The batch of the estimate and the server that answered."""
+    """The batch of the count and the server that answered."""
 
     error: QueryableStateError | None
-    """Why there is no estimate of this part; None: there is one."""
+    """Why this part was not counted; None: it was."""
 
     @classmethod
     def from_proto(cls, part: query_pb2.StatePart) -> Self:
@@ -43,8 +55,13 @@ class StatePart:
             first_key_group=part.first_key_group,
             last_key_group=part.last_key_group,
             subtask=part.subtask,
+            keys=part.keys,
             records=part.records,
             bytes=part.bytes,
+            exact=part.exact,
+            keys_error=part.keys_error,
+            records_error=part.records_error,
+            bytes_error=part.bytes_error,
             info=ReadInfo.from_proto(part.info),
             error=QueryableStateError.from_proto(part.error) if failed else None,
         )
@@ -52,20 +69,33 @@ class StatePart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateMeasure:
-    """Estimated size of a state.
+    """Size of a state: the sums over all parts.
 
-    Records are values, map entries and list chunks. An overwritten record may count
-    twice until compaction.
+    A subtask with up to about 32,000 records is counted. A larger one is estimated from some of
+    its key groups, with the error of that.
     """
 
+    keys: int
+    """Keys with records, whatever their number of windows. Of operator state: subtasks."""
+
     records: int
-    """Sum over all parts."""
+    """Values, list chunks, map entries, windows of a value, timers. Expired ones do not count."""
 
     bytes: int
-    """Sum over all parts."""
+    """Bytes of the records, keys included."""
+
+    exact: bool
+    """True if all records of the state were counted."""
+
+    keys_error: int
+    """How far the true number may be from `keys`, with a probability of 95 %; 0: it is exact."""
+
+    records_error: int
+
+    bytes_error: int
 
     complete: bool
-    """True if there is an estimate for every key group."""
+    """True if every key group is counted or estimated."""
 
     parts: tuple[StatePart, ...]
     """By key group."""
@@ -74,8 +104,13 @@ class StateMeasure:
     def from_proto(cls, measured: query_pb2.MeasureStateResponse) -> Self:
         """Converts the wire message."""
         return cls(
+            keys=measured.keys,
             records=measured.records,
             bytes=measured.bytes,
+            exact=measured.exact,
+            keys_error=measured.keys_error,
+            records_error=measured.records_error,
+            bytes_error=measured.bytes_error,
             complete=measured.complete,
             parts=tuple(StatePart.from_proto(part) for part in measured.parts),
         )

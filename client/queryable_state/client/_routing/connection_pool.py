@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from queryable_state.client._batching.state_handle import StateHandle
     from queryable_state.client._connection.events import BatchEvents
     from queryable_state.client._reading.connection_info import ConnectionInfo
-    from queryable_state.v1 import query_pb2
+    from queryable_state.v1 import hot_keys_pb2, query_pb2
     from queryable_state.wire.located_state import Owner
     from queryable_state.wire.security.authorization import Credentials
     from queryable_state.wire.security.connector import Connector
@@ -163,6 +163,14 @@ class ConnectionPool:
         """Estimates the size of a state at the home server; an owner knows only its own part."""
         return await self._call_with_retries(
             lambda server: server.stub.MeasureState, request, timeout_s, home_only=True
+        )
+
+    async def list_hot_keys(
+        self, request: hot_keys_pb2.ListHotKeysRequest, *, timeout_s: float
+    ) -> hot_keys_pb2.ListHotKeysResponse:
+        """Lists hot keys at the home server; an owner knows only its own part."""
+        return await self._call_with_retries(
+            lambda server: server.stub.ListHotKeys, request, timeout_s, home_only=True
         )
 
     def scan(self, request: query_pb2.ScanKvStateRequest) -> ScanCall:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.connection_info import ConnectionInfo
     from queryable_state.client._reading.elements import MapEntry
     from queryable_state.client._reading.explanation import Explanation
+    from queryable_state.client._reading.hot_keys import HotKeys
     from queryable_state.client._reading.listing import JobInfo, StateInfo
     from queryable_state.client._reading.operator_state import OperatorState
     from queryable_state.client._reading.size_estimate import StateMeasure
@@ -118,8 +119,19 @@ class QueryableStateClient(KeyLookups):
         return Scan(thread, thread.call(open_scan))
 
     def measure(self, job: Job, state_name: str, *, timeout_s: float | None = None) -> StateMeasure:
-        """Estimates the records and bytes of a state, in total and for each owner."""
+        """Counts the keys, records and bytes of a state, in total and for each subtask."""
         return self._call(self._client.measure, job, state_name, timeout_s=timeout_s)
+
+    def hot_keys(
+        self,
+        job: Job,
+        state_name: str | None = None,
+        *,
+        limit: int = 10,
+        timeout_s: float | None = None,
+    ) -> HotKeys:
+        """Returns the keys that queries and tasks touched most often in the last minute."""
+        return self._call(self._client.hot_keys, job, state_name, limit=limit, timeout_s=timeout_s)
 
     def explain(
         self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]

@@ -134,6 +134,7 @@ class Seal(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     ROW_COUNT_FIELD_NUMBER: _builtins.int
+    KEY_ROWS_FIELD_NUMBER: _builtins.int
     record_count: _builtins.int
     """Records of all blocks: cleared prefixes, deletes, puts, operator states."""
     checksum: _builtins.int
@@ -144,6 +145,10 @@ class Seal(_message.Message):
     """Input rows."""
     @_builtins.property
     def token(self) -> Global___Token: ...
+    @_builtins.property
+    def key_rows(self) -> Global___KeyRows:
+        """Absent: hot keys are not counted. Not part of changelogs."""
+
     def __init__(
         self,
         *,
@@ -152,11 +157,50 @@ class Seal(_message.Message):
         token: Global___Token | None = ...,
         fingerprint: _builtins.int = ...,
         row_count: _builtins.int = ...,
+        key_rows: Global___KeyRows | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key_rows", b"key_rows", "token", b"token"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "fingerprint", b"fingerprint", "record_count", b"record_count", "row_count", b"row_count", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "fingerprint", b"fingerprint", "key_rows", b"key_rows", "record_count", b"record_count", "row_count", b"row_count", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Seal: _TypeAlias = Seal  # noqa: Y015
+
+@_typing.final
+class KeyRows(_message.Message):
+    """Rows of one batch by key, for the keys with the most rows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEYS_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    MOST_OMITTED_FIELD_NUMBER: _builtins.int
+    total: _builtins.int
+    """Rows of all keys."""
+    most_omitted: _builtins.int
+    """No other key has more rows than this."""
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Wire keys (key group and encoded key), the key with the most rows first."""
+
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Rows of each key."""
+
+    def __init__(
+        self,
+        *,
+        keys: _abc.Iterable[_builtins.bytes] | None = ...,
+        rows: _abc.Iterable[_builtins.int] | None = ...,
+        total: _builtins.int = ...,
+        most_omitted: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "most_omitted", b"most_omitted", "rows", b"rows", "total", b"total"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeyRows: _TypeAlias = KeyRows  # noqa: Y015

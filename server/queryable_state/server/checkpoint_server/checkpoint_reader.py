@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.stores.store_table import StoreTable
+    from queryable_state.v1 import hot_keys_pb2
 
 # No other server ever owns the state of a checkpoint.
 _LEASE_MS = 1 << 50
@@ -69,6 +70,10 @@ class CheckpointReader:
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
         """Estimates the size of a state."""
         return await self._reader.measure(state_id)
+
+    def hot_keys(self, state_id: int, limit: int) -> hot_keys_pb2.ListHotKeysResponse:
+        """The keys of a state that queries asked for most often."""
+        return self._reader.hot_keys(state_id, limit)
 
     def _refused(self, query: query_pb2.Query) -> query_pb2.Answer | None:
         """The error answer to a query that the checkpoint's batch cannot satisfy; else None."""

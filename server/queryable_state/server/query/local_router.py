@@ -6,15 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.frames.answer_frames import frame_of
+from queryable_state.server.query.hot_keys import merged
 from queryable_state.server.query.router import QuerySession, Router
-from queryable_state.v1 import query_pb2
+from queryable_state.server.query.size_sum import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from queryable_state.server.query.router import Deliver, Engine, Locations
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.v1 import registration_pb2, status_pb2
+    from queryable_state.v1 import hot_keys_pb2, query_pb2, registration_pb2, status_pb2
     from queryable_state.wire.located_state import LocatedState
 
 
@@ -46,13 +47,17 @@ class LocalRouter(Router):
     ) -> query_pb2.MeasureStateResponse:
         parts = await self._engine.measure(located.state_id)
         measured = sum(part.last_key_group - part.first_key_group + 1 for part in parts)
-        return query_pb2.MeasureStateResponse(
-            records=sum(part.records for part in parts),
-            bytes=sum(part.bytes for part in parts),
-            parts=parts,
-            complete=measured == located.registration.max_parallelism
-            and not any(part.HasField("error") for part in parts),
-        )
+        return size_of(parts, complete=measured == located.registration.max_parallelism)
+
+    async def hot_keys(
+        self,
+        states: Sequence[LocatedState],
+        limit: int,
+        timeout_ms: int,
+        *,
+        placement_version: int = 0,
+    ) -> hot_keys_pb2.ListHotKeysResponse:
+        return merged([self._engine.hot_keys(each.state_id, limit) for each in states], limit)
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         return await self._locations.locate(request)

@@ -10,11 +10,11 @@ from queryable_state.server.metrics.port_traffic import PortTraffic
 from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.v1 import query_pb2, registration_pb2, status_pb2
+    from queryable_state.v1 import hot_keys_pb2, query_pb2, registration_pb2, status_pb2
     from queryable_state.wire.errors import QueryableStateError
     from queryable_state.wire.located_state import LocatedState
 
@@ -70,6 +70,13 @@ class Engine(Protocol):
 
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
         """Estimates the size of a state in this process: a part for each subtask, by key group."""
+        ...
+
+    def hot_keys(self, state_id: int, limit: int) -> hot_keys_pb2.ListHotKeysResponse:
+        """The keys of a state that were touched most often in this process, without their JSON.
+
+        Raises NOT_OWNER if this process owns no part of the state.
+        """
         ...
 
 
@@ -188,6 +195,20 @@ class Router(ABC):
 
         `timeout_ms` is the time that the caller waits. `placement_version` is that of a proxy's
         request; if not 0, only state of this process is measured.
+        """
+
+    @abstractmethod
+    async def hot_keys(
+        self,
+        states: Sequence[LocatedState],
+        limit: int,
+        timeout_ms: int,
+        *,
+        placement_version: int = 0,
+    ) -> hot_keys_pb2.ListHotKeysResponse:
+        """The keys of these states that were touched most often, at most `limit` of each side.
+
+        Without the JSON of the keys. `timeout_ms` and `placement_version` as in `measure`.
         """
 
     @abstractmethod

@@ -15,6 +15,7 @@ import grpc.aio
 from google.protobuf.message_factory import GetMessageClass
 
 from queryable_state.server.query.checks import check_query, limit_deadline
+from queryable_state.server.query.hot_keys import list_hot_keys
 from queryable_state.server.query.reads.batch_read import BatchRead
 from queryable_state.server.query.reads.point_read import PointRead
 from queryable_state.server.query.reads.scan_read import ScanRead
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.frames.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.server.serving.error_boundary import Context
-    from queryable_state.v1 import status_pb2
+    from queryable_state.v1 import hot_keys_pb2, status_pb2
     from queryable_state.wire.located_state import LocatedState
 
 _SERVICE = "queryable_state.v1.QueryableState"
@@ -144,6 +145,15 @@ class QueryableStateService:
             timeout_ms = _time_ms(context, self._info.default_deadline_ms)
             return await self._router.measure(
                 located, timeout_ms, placement_version=request.placement_version
+            )
+
+    async def ListHotKeys(
+        self, request: hot_keys_pb2.ListHotKeysRequest, context: Context
+    ) -> hot_keys_pb2.ListHotKeysResponse:
+        async with ErrorBoundary(context, self._answering):
+            located_by(request, self._info.limits)
+            return await list_hot_keys(
+                self._router, request, _time_ms(context, self._info.default_deadline_ms)
             )
 
     async def LocateState(

@@ -64,7 +64,7 @@ class StateServer:
         self.settings = settings
         self.server_id = f"{settings.executor_id}-{uuid.uuid4().hex[:12]}"
         self.lease = Lease(clock=clock)
-        self.table = StoreTable(self.server_id)
+        self.table = StoreTable(self.server_id, hot_keys=settings.hot_keys)
         self._threads = ServerThreads()
         self.engine = StateReader(
             self.table,

@@ -79,6 +79,9 @@ class StateServerSettings(ServingSettings):
     strict_determinism: bool = False
     """Refuse a second seal of a batch with another fingerprint, instead of logging an error."""
 
+    hot_keys: bool = True
+    """Count the keys that queries ask for most often."""
+
     compact_chunk_records: int = setting(300, least=1, most=1_000_000)
     """Records that one step compacts into the base; a step may hold the GIL."""
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import pickle
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
+from queryable_state.internal.v1.changes_pb2 import KeyRows
 from queryable_state.server.checkpoint.layout import beside
 from queryable_state.server.coordinator import OperatorLayout
 from queryable_state.server.testing.changes import operator_elements, put_changes
@@ -122,6 +124,7 @@ class InProcessJob:
         self.updated_ms = time.time_ns() // 1_000_000  # timestamp of writes to states with a TTL
         self.clocks: tuple[int, int] | None = None
         """Timestamp and watermark of the next batches; None: 1000 N and N in batch N."""
+        self.rows: Mapping[Any, int] = {}  # of a key in the next batches; default: one a write
         self.begun: dict[int, backend_pb2.BeginResponse] = {}
         """Answers to the begins of the newest batch, by subtask."""
         self.query_id, self.run_id = cluster.coordinator.engine.start(
@@ -260,7 +263,7 @@ class InProcessJob:
                 open=backend_pb2.PrepareOpen(subtask=subtask, batch_id=batch_id, token=begun.token)
             )
         ]
-        rows = 0
+        key_rows: Counter[bytes] = Counter()
         for state in begun.states:
             builder = ChangeBlockBuilder(state.state_id, sums)
             codecs = StateCodecs(state, pickler=pickle.dumps)
@@ -276,9 +279,11 @@ class InProcessJob:
                 if subtask_of(group, self._parallelism, self._max_parallelism) == index:
                     updated_ms = self.updated_ms if state.HasField("ttl") else None
                     put_changes(builder, wire_key, value, codecs, batch_id, updated_ms)
-                    rows += 1
+                    key_rows[wire_key] += self.rows.get(key, 1)
             frames.extend(backend_pb2.PrepareRequest(block=block) for block in builder.finish())
-        seal = sums.seal(begun.token, fingerprint=batch_id, row_count=rows)
+        seal = sums.seal(begun.token, fingerprint=batch_id, row_count=key_rows.total())
+        keys, counts = list(key_rows), list(key_rows.values())
+        seal.key_rows.MergeFrom(KeyRows(keys=keys, rows=counts, total=key_rows.total()))
         frames.append(backend_pb2.PrepareRequest(seal=seal))
         await backend.Prepare(iter(frames), **self._cluster.call_options)
 

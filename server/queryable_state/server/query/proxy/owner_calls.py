@@ -1,4 +1,4 @@
-"""Calls of a proxy to owners outside of query streams: scans and size estimates."""
+"""Calls of a proxy to owners outside of query streams: scans, size estimates and hot keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import grpc.aio
 
 from queryable_state.server.query.reads.page_token import PageToken, scan_hash_of
-from queryable_state.v1 import query_pb2
+from queryable_state.v1 import hot_keys_pb2, query_pb2
 from queryable_state.wire.security.authorization import call_metadata
 from queryable_state.wire.security.credentialed_calls import with_credentials
 from queryable_state.wire.status import error_from_call
@@ -75,6 +75,24 @@ class OwnerCalls:
             "query_pb2.MeasureStateResponse",
             await self._unary(
                 owner, "MeasureState", request, query_pb2.MeasureStateResponse, timeout_s
+            ),
+        )
+
+    async def hot_keys(
+        self, owner: Owner, located: LocatedState, limit: int, timeout_s: float
+    ) -> hot_keys_pb2.ListHotKeysResponse:
+        """The hot keys of the owner's own part of a state."""
+        registration = located.registration
+        request = hot_keys_pb2.ListHotKeysRequest(
+            job=registration.job_id.hex(),
+            state_name=registration.queryable_name,
+            limit=limit,
+            placement_version=located.placement_version,
+        )
+        return cast(
+            "hot_keys_pb2.ListHotKeysResponse",
+            await self._unary(
+                owner, "ListHotKeys", request, hot_keys_pb2.ListHotKeysResponse, timeout_s
             ),
         )
 

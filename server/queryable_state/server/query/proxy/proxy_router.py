@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from queryable_state.server.metrics.proxy_counts import ProxyCounts
+from queryable_state.server.query.hot_key_owners import hot_keys_of_owners
 from queryable_state.server.query.proxy.owner_calls import OwnerCalls
 from queryable_state.server.query.proxy.owner_streams import Channels
 from queryable_state.server.query.proxy.proxy_session import ProxySession
@@ -19,12 +20,12 @@ from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.security.connector import CLEAR_TEXT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from queryable_state.server.query.proxy.location_table import LocationTable
     from queryable_state.server.query.router import Deliver, Engine
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.v1 import registration_pb2, status_pb2
+    from queryable_state.v1 import hot_keys_pb2, registration_pb2, status_pb2
     from queryable_state.wire.located_state import LocatedState
     from queryable_state.wire.security.connector import Connector
     from queryable_state.wire.security.signed_calls import CallSigner
@@ -141,6 +142,24 @@ class ProxyRouter(Router):
         return await measured_by_owners(
             located,
             self._locations,
+            self._calls,
+            server_id=self._server_id,
+            engine=self._engine,
+            timeout_s=timeout_ms / 1000,
+        )
+
+    async def hot_keys(
+        self,
+        states: Sequence[LocatedState],
+        limit: int,
+        timeout_ms: int,
+        *,
+        placement_version: int = 0,
+    ) -> hot_keys_pb2.ListHotKeysResponse:
+        self._check_whole_state(placement_version)
+        return await hot_keys_of_owners(
+            states,
+            limit,
             self._calls,
             server_id=self._server_id,
             engine=self._engine,

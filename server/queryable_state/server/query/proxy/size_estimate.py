@@ -1,4 +1,4 @@
-"""Size estimate of a state, summed over its owners."""
+"""Size of a state, summed over its owners."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.retries import OWNERS, no_owner
+from queryable_state.server.query.size_sum import size_of
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.errors import PlacementError, QueryableStateError
@@ -93,22 +94,19 @@ def summed(parts: Sequence[query_pb2.StatePart], key_groups: int) -> query_pb2.M
     A key group that moved during the measurement may be in no part, which adds a part with an
     error, or in two parts, one of which is ignored.
     """
-    response = query_pb2.MeasureStateResponse()
+    counted: list[query_pb2.StatePart] = []
     group = 0
     # Of two parts with the same first key group, the one without an error is first.
     for part in sorted(parts, key=lambda part: (part.first_key_group, part.HasField("error"))):
         if part.first_key_group < group:
             continue
         if part.first_key_group > group:
-            response.parts.append(_moved(group, part.first_key_group - 1))
-        response.parts.append(part)
+            counted.append(_moved(group, part.first_key_group - 1))
+        counted.append(part)
         group = part.last_key_group + 1
     if group < key_groups:
-        response.parts.append(_moved(group, key_groups - 1))
-    response.records = sum(part.records for part in response.parts)
-    response.bytes = sum(part.bytes for part in response.parts)
-    response.complete = not any(part.HasField("error") for part in response.parts)
-    return response
+        counted.append(_moved(group, key_groups - 1))
+    return size_of(counted, complete=True)
 
 
 def _failed(

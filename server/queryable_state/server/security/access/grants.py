@@ -19,7 +19,7 @@ class Kind(enum.Flag):
     READ = enum.auto()
     """Look-ups by key: values, elements, windows, timers, operator state, `explain`."""
     SCAN = enum.auto()
-    """Scans, and the size of the state."""
+    """Scans, the size and the hot keys of the state."""
     LIST = enum.auto()
     """Seeing that the state exists, and its types. Every other kind includes it."""
     ADMIN = enum.auto()

@@ -17,14 +17,14 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import Reason, RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from queryable_state.server.query.router import Deliver, QuerySession
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.security.access.caller import Caller, StateRights
     from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.security.admission.admission import Quota
-    from queryable_state.v1 import registration_pb2, status_pb2
+    from queryable_state.v1 import hot_keys_pb2, registration_pb2, status_pb2
     from queryable_state.wire.located_state import LocatedState
 
 # Part of a page's time that the limit of bytes may delay its messages.
@@ -112,6 +112,34 @@ class GuardedRouter(Router):
         if rights.quota is not None:
             rights.quota.admit(0)
         return await self._router.measure(located, timeout_ms, placement_version=placement_version)
+
+    async def hot_keys(
+        self,
+        states: Sequence[LocatedState],
+        limit: int,
+        timeout_ms: int,
+        *,
+        placement_version: int = 0,
+    ) -> hot_keys_pb2.ListHotKeysResponse:
+        """Leaves out states that the caller may not scan; raises if that are all."""
+        caller = caller_of_call.get()
+        of_state = [(each, self._access.rights(caller, each.registration)) for each in states]
+        allowed = [
+            (each, rights)
+            for each, rights in of_state
+            if caller.is_internal or Kind.SCAN in rights.kinds
+        ]
+        if not allowed and of_state:
+            raise self._access.denials.of_rights(caller, Kind.SCAN, of_state[0][1])
+        for _, rights in allowed:
+            if rights.quota is not None:
+                rights.quota.admit(0)
+        return await self._router.hot_keys(
+            [each for each, _ in allowed],
+            limit,
+            timeout_ms,
+            placement_version=placement_version,
+        )
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         caller = caller_of_call.get()

@@ -179,6 +179,9 @@ class Staging:
     ) -> backend_pb2.PrepareResponse:
         opening = attempt.opening
         batch_id = opening.batch_id
+        key_rows = changes_pb2.KeyRows()
+        key_rows.CopyFrom(seal.key_rows)
+        seal.ClearField("key_rows")
         overlay, next_timers = await self._background.run(_built, attempt, begun)
         # Checked before the write as well as after it, so that a refused attempt leaves no file.
         self._admit(opening, seal)
@@ -195,6 +198,11 @@ class Staging:
         subtask.seals[batch_id] = [earlier for earlier in marks if earlier.token != mark.token] + [
             mark
         ]
+        subtask.key_rows.current().merge(
+            zip(key_rows.keys, key_rows.rows, strict=False),
+            total=key_rows.total,
+            missed=key_rows.most_omitted,
+        )
         # Checked last: sealing may have taken longer than the lease.
         self._lease.check()
         return backend_pb2.PrepareResponse(staged_bytes=self._table.staged_bytes())

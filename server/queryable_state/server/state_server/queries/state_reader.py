@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
+from queryable_state.server.state_server.hot_keys.owned_hot_keys import hot_keys_of
 from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
 from queryable_state.server.state_server.queries.element_reads import read_elements
 from queryable_state.server.state_server.queries.key_checks import check_whole_keys
@@ -30,6 +31,7 @@ from queryable_state.server.state_server.queries.state_scan import OpenScans, St
 from queryable_state.server.state_server.queries.version_reads import (
     ViewReaders,
     held_still,
+    newest_version,
     views_at,
 )
 from queryable_state.server.state_server.queries.window_reads import read_windows
@@ -48,8 +50,7 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.queries.key_reads import Readers
     from queryable_state.server.state_server.stores.store_table import StateRoute, StoreTable
-    from queryable_state.server.storage.store import StateStore
-    from queryable_state.v1 import registration_pb2
+    from queryable_state.v1 import hot_keys_pb2, registration_pb2
 
 _defects = RateLimitedLog(logging.getLogger(__name__))
 
@@ -133,8 +134,13 @@ class StateReader:
         ).messages()
 
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
-        """Estimates the size of a state on this server."""
-        return await measured(self._versions.route(state_id), state_id, self._background)
+        """The size of a state on this server."""
+        route = self._versions.route(state_id)
+        return await measured(route, state_id, self._background, self._now_ms())
+
+    def hot_keys(self, state_id: int, limit: int) -> hot_keys_pb2.ListHotKeysResponse:
+        """The keys of a state that were touched most often on this server."""
+        return hot_keys_of(self._versions.route(state_id), limit)
 
     async def _answer_later(
         self, query: query_pb2.Query, trace: ReadTrace | None
@@ -144,10 +150,8 @@ class StateReader:
             while True:
                 answer = self._answer(query)
                 if answer is None:
-                    route, requested = (
-                        self._versions.route(query.state_id),
-                        RequestedVersion.of(query),
-                    )
+                    route = self._versions.route(query.state_id)
+                    requested = RequestedVersion.of(query)
                     behind = self._versions.behind(route, requested)
                     if behind is not None:
                         try:
@@ -200,17 +204,16 @@ class StateReader:
         info = route.job.info
         if query.consistency == query_pb2.UNCOMMITTED:
             info = self._versions.info(route, query.consistency)
+        readers, counted = StoreReaders(route, query), RecordCount(_RECORDS_AT_ONCE)
         try:
-            return self._read(
-                route,
-                query,
-                StoreReaders(route, query),
-                info,
-                self._now_ms(),
-                RecordCount(_RECORDS_AT_ONCE),
-            )
+            answer = self._read(route, query, readers, info, self._now_ms(), counted)
         except LongReadError:
             return None
+        asked = route.asked
+        asked.left -= len(query.keys)
+        if asked.left < 0:
+            asked.take(query.keys)
+        return answer
 
     async def _answer_pinned(self, route: StateRoute, query: query_pb2.Query) -> query_pb2.Answer:
         """Reads an older batch or many records in the background; then checks the lease."""
@@ -220,13 +223,14 @@ class StateReader:
             versions *= len(held.subtasks)
         else:
             info = copy_of(self._versions.info(route, query.consistency))
-            versions = [_newest(each.store, query.consistency) for each in held.subtasks]
+            versions = [newest_version(each.store, query.consistency) for each in held.subtasks]
         # Submitted in the loop turn that found the stores: a store is closed by a later job of
         # the same thread.
         answer = await self._background.run(
             self._read_views, held, versions, query, info, self._now_ms()
         )
         self._lease.check()
+        route.asked.count(query.keys)
         return answer
 
     def _read_views(
@@ -291,9 +295,3 @@ class StateReader:
             failed=failures.to_proto() if failures else (),
             info=info,
         )
-
-
-def _newest(store: StateStore, consistency: query_pb2.Consistency.ValueType) -> int:
-    """The version that a query without `at_version` reads."""
-    staged = store.staged_version if consistency == query_pb2.UNCOMMITTED else None
-    return store.committed_version if staged is None else staged

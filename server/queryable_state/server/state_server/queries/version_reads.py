@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import SupersededError, VersionGoneError
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     )
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
     from queryable_state.server.state_server.stores.store_table import StateRoute
-    from queryable_state.server.storage.store import StateView
-    from queryable_state.v1 import query_pb2
+    from queryable_state.server.storage.store import StateStore, StateView
 
 
 class ViewReaders:
@@ -98,3 +98,9 @@ def view_at(version: int, subtask: OwnedSubtask) -> StateView:
 def held_still(route: StateRoute) -> StateRoute:
     """Returns a copy of a route for another thread; later changes do not affect it."""
     return replace(route, subtasks=list(route.subtasks))
+
+
+def newest_version(store: StateStore, consistency: query_pb2.Consistency.ValueType) -> int:
+    """The version that a query without `at_version` reads."""
+    staged = store.staged_version if consistency == query_pb2.UNCOMMITTED else None
+    return store.committed_version if staged is None else staged

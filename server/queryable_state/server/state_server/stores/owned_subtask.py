@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1 import backend_pb2
+from queryable_state.server.state_server.hot_keys.recent_keys import RecentKeys
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.keys.key_groups import key_group_range
 
@@ -150,6 +151,9 @@ class OwnedSubtask:
 
     passes: dict[int, CleanUpPass] = field(default_factory=dict)
     """The newest pass of clean-up, by state id."""
+
+    key_rows: RecentKeys = field(default_factory=RecentKeys)
+    """Rows that tasks processed, by key."""
 
     def __post_init__(self) -> None:
         self.first_key_group, self.last_key_group = key_group_range(

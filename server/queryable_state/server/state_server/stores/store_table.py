@@ -7,10 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from queryable_state.server.metrics.state_reads import StateReads
+from queryable_state.server.state_server.hot_keys.key_sampler import KeySampler
 from queryable_state.server.state_server.stores.job_stores import JobStores
 from queryable_state.server.state_server.stores.record_cache import RecordCache
 from queryable_state.wire.keys.key_end import key_end
 from queryable_state.wire.keys.time_window import is_windowed
+from queryable_state.wire.operator_state import OPERATOR_KINDS
 from queryable_state.wire.schema.types import TypeInfo
 from queryable_state.wire.values.lifetime import Lifetime
 
@@ -51,6 +53,9 @@ class StateRoute:
     is_windowed: bool = False
     """True if the state has records in windows."""
 
+    asked: KeySampler = field(default_factory=KeySampler)
+    """The keys that queries ask for."""
+
     @property
     def name(self) -> str:
         """The queryable name of the state, or else its state name."""
@@ -79,8 +84,10 @@ class StoreTable:
     Removing a subtask from the table ends its ownership; the caller then closes its store.
     """
 
-    def __init__(self, server_id: str) -> None:
+    def __init__(self, server_id: str, *, hot_keys: bool = True) -> None:
+        """`hot_keys`: count the keys that queries ask for."""
         self._server_id = server_id
+        self._hot_keys = hot_keys
         self._jobs: dict[bytes, JobStores] = {}
         self._routes: dict[int, StateRoute] = {}
 
@@ -143,7 +150,10 @@ class StoreTable:
         route = self._routes.get(registration.state_id)
         if route is None:
             job = self._jobs[subtask.id.query_id]
-            route = self._routes[registration.state_id] = StateRoute(registration, job)
+            is_counted = self._hot_keys and registration.kind not in OPERATOR_KINDS
+            route = self._routes[registration.state_id] = StateRoute(
+                registration, job, asked=KeySampler(is_on=is_counted)
+            )
             job.records[registration.state_id] = route.records
         route.registration = registration
         if subtask not in route.subtasks:

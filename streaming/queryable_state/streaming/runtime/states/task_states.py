@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from queryable_state.internal.v1.backend_pb2 import DueTimers, StateFetch
+from queryable_state.streaming.runtime.key_rows import KeyRowCounter
 from queryable_state.streaming.runtime.operator_states.operator_state import OperatorStateContext
 from queryable_state.streaming.runtime.state_loader import StateLoader
 from queryable_state.streaming.runtime.states.cached_state import CachedState, StateContext
@@ -103,6 +104,7 @@ class TaskStates:
         """True if an earlier attempt has sealed the batch, which is not committed."""
         self._fingerprint = 0
         self._row_count = 0
+        self._key_rows = KeyRowCounter() if spec.settings.hot_keys else None
 
     @property
     def is_begun(self) -> bool:
@@ -203,6 +205,8 @@ class TaskStates:
         """
         self.count_rows(batch, rows)
         slots = self.keys.add_chunk(batch, rows)
+        if self._key_rows is not None:
+            self._key_rows.add(slots, len(self.keys))
         self._start_keys()
         return slots
 
@@ -257,6 +261,8 @@ class TaskStates:
             fingerprint=self._fingerprint & _FINGERPRINT_BITS,
             row_count=self._row_count,
         )
+        if self._key_rows is not None:
+            seal.key_rows.CopyFrom(self._key_rows.most(self.keys.wire_keys))
         return Changes(blocks, seal)
 
     def prepare(self, changes: Changes) -> None:
