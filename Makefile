@@ -33,6 +33,7 @@ test: setup-test ## Run the tests, without slow ones (ARGS="tests/query -k scan"
 	$(RUN) python -m pytest -n 2 --dist loadscope $(ARGS)
 
 test-slow: setup-test ## Run the slow tests: restarts of drivers, killed executors, in two processes
+	@scripts/install_chromium.sh
 	$(RUN) python -m pytest -n 2 --dist loadscope -m slow $(ARGS)
 
 test-cluster: setup-test ## Deploy on a standalone cluster; restart proxies and driver under load

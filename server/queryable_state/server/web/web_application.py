@@ -84,6 +84,8 @@ class WebApplication:
                 return answered
             if not isinstance(answered, web.Response):
                 answered.headers.update(HEADERS)
+                # Modules of two versions of the page do not fit together.
+                answered.headers.setdefault("Cache-Control", "no-cache")
                 return answered
             answer = answered
         answer.headers.update(HEADERS)

@@ -1,0 +1,58 @@
+// One state: look a key up, or read its keys page by page.
+
+import { statePath } from "../lib/api.js";
+import { duration, words } from "../lib/format.js";
+import { useOffers } from "../lib/offers.js";
+import { usePolled } from "../lib/polling.js";
+import { go, linkTo } from "../lib/routes.js";
+import { html, useEffect, useState } from "../lib/view.js";
+import { HotKeys } from "../parts/hot_keys.js";
+import { KeySearch } from "../parts/key_search.js";
+import { Scan } from "../parts/scan.js";
+import { valueType } from "../parts/types.js";
+import { Block, Failure, Title, jobCrumbs } from "../parts/ui.js";
+
+/** The registration of a state; read once, because types change with a restart only. */
+export function useRegistration(job, state) {
+  return usePolled(statePath(job, state), null, 60_000);
+}
+
+export function StateFacts({ registration }) {
+  if (!registration) return null;
+  return html`<dl class="facts inline">
+    <div><dt>kind</dt><dd>${words(registration.kind)}</dd></div>
+    <div><dt>key</dt><dd><code>${registration.key_type}</code></dd></div>
+    <div><dt>value</dt><dd><code>${valueType(registration)?.text ?? "–"}</code></dd></div>
+    ${registration.windowed ? html`<div><dt>namespace</dt><dd>windows of time</dd></div>` : null}
+    ${registration.ttl_ms ? html`<div><dt>values expire after</dt><dd>${duration(registration.ttl_ms)}</dd></div>` : null}
+    <div><dt>operator</dt><dd>${registration.operator_name || registration.operator_uid}</dd></div>
+  </dl>`;
+}
+
+function Prefix({ job, state, prefix }) {
+  const [text, setText] = useState(prefix ?? "");
+  useEffect(() => setText(prefix ?? ""), [prefix]);
+  const submit = (event) => {
+    event.preventDefault();
+    go(linkTo("state", { job, state }, { prefix: text }));
+  };
+  return html`<form class="prefix" onSubmit=${submit}><label for="prefix">begins with</label>
+    <input id="prefix" class="mono" value=${text} onInput=${(event) => setText(event.target.value)} spellcheck="false" autocomplete="off" autocapitalize="off" />
+    <button>Scan</button></form>`;
+}
+
+export function StateView({ job, state, search }) {
+  const offers = useOffers();
+  const described = useRegistration(job, state);
+  const [seen, setSeen] = useState([]);
+  const registration = described.data;
+  const addSeen = (keys) => setSeen((last) => [...new Set([...last, ...keys])].slice(-500));
+  const withPrefix = registration && /^(string|binary|tuple|struct)/.test(registration.key_type);
+  return html`<${Title} text=${state} crumbs=${jobCrumbs(job)} />
+    ${described.error && !registration ? html`<${Failure} error=${described.error} again=${described.again} />` : null}
+    <${StateFacts} registration=${registration} />
+    ${described.error && !registration ? null : html`<${KeySearch} job=${job} state=${state} registration=${registration} seen=${seen} />`}
+    ${registration && offers("jobs/{job}/states/{state}/scan") ? html`<${Block} title="Keys" aside=${withPrefix ? html`<${Prefix} job=${job} state=${state} prefix=${search.prefix} />` : null}>
+      <${Scan} key=${search.prefix} job=${job} state=${state} prefix=${search.prefix} onKeys=${addSeen} windowed=${registration.windowed} /><//>` : null}
+    ${registration && offers("jobs/{job}/states/{state}/hot-keys") ? html`<${Block} title="Hot keys" aside="last minute"><${HotKeys} path=${statePath(job, state, "hot-keys")} job=${job} withState=${false} /><//>` : null}`;
+}
