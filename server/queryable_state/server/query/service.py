@@ -147,7 +147,7 @@ class QueryableStateService:
         by_proxy = bool(request.placement_version)
         async with ErrorBoundary(context, self._answering), self._streams.scan():
             with self._watches.watch(peer, by_proxy=by_proxy):
-                read = WatchRead.of(request, await self.locate(request), self._info.limits)
+                read = WatchRead.of(request, await self._locate(request), self._info.limits)
                 # Sent before the first message, as for a scan.
                 await context.send_initial_metadata(())
                 async with aclosing(read.messages(self._router)) as messages:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.web.api import jobs, look_ups, savepoints, scans, status, watches
+from queryable_state.server.web.api import (
+    hot_keys,
+    jobs,
+    look_ups,
+    savepoints,
+    scans,
+    status,
+    watches,
+)
 
 if TYPE_CHECKING:
     from queryable_state.server.web.api.route import Route
@@ -15,6 +23,7 @@ ROUTES: tuple[Route, ...] = (
     *look_ups.ROUTES,
     *scans.ROUTES,
     *watches.ROUTES,
+    *hot_keys.ROUTES,
     *savepoints.ROUTES,
 )
 """The paths that answer in JSON for callers."""
