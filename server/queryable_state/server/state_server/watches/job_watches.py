@@ -65,24 +65,29 @@ class JobWatches:
         self.ready = NOTHING_COMMITTED
         """The newest batch that watches may send."""
         self._committed = NOTHING_COMMITTED
-        self._by_state: dict[int, set[OpenWatch]] = {}
+        self._by_state: dict[int, dict[OpenWatch, int]] = {}
+        """The watches of each state, and the newest committed batch when each was added."""
         self._reads: dict[int, asyncio.Task[None]] = {}
         """Reads of old values, by batch."""
+        self._touched: dict[int, Touched] = {}
+        """What the batches above `ready` changed; without an entry: nothing that was watched."""
 
     def __bool__(self) -> bool:
         return bool(self._by_state)
 
     def add(self, watch: OpenWatch, committed_version: int) -> None:
         """Wakes a watch from now on."""
+        # Newer than the last call of `committed` if there were no watches since.
+        self._committed = committed_version
         if not self._reads:
-            self.ready = self._committed = committed_version
-        self._by_state.setdefault(watch.query.state_id, set()).add(watch)
+            self.ready = committed_version
+        self._by_state.setdefault(watch.query.state_id, {})[watch] = committed_version
 
     def discard(self, watch: OpenWatch) -> None:
         """Forgets a watch; idempotent."""
         watches = self._by_state.get(watch.query.state_id)
         if watches is not None:
-            watches.discard(watch)
+            watches.pop(watch, None)
             if not watches:
                 del self._by_state[watch.query.state_id]
 
@@ -101,31 +106,44 @@ class JobWatches:
             for state_id in batch.overlay.states
             if (watches := self._by_state.get(state_id))
         ]
-        if not watched:
-            self._publish({})
-        elif len(self._reads) >= _MOST_READS:
-            self._publish(dict.fromkeys(each.state_id for each in watched))
-        else:
-            background = next(iter(self._by_state[watched[0].state_id])).background
-            reads = OldValueReads(watched, background)
-            self._reads[version] = asyncio.ensure_future(self._read(version, reads))
+        if watched:
+            self._touched[version] = dict.fromkeys(each.state_id for each in watched)
+            if len(self._reads) < _MOST_READS:
+                background = next(iter(self._by_state[watched[0].state_id])).background
+                reads = OldValueReads(watched, background)
+                self._reads[version] = asyncio.ensure_future(self._read(version, reads))
+        self._publish()
 
     async def _read(self, version: int, reads: OldValueReads) -> None:
-        touched: Touched = {}
         try:
-            touched = await reads.run()
+            self._touched[version] = await reads.run()
         finally:
             del self._reads[version]
-            self._publish(touched)
+            self._publish()
 
-    def _publish(self, touched: Touched) -> None:
-        """Makes the batches up to the first one that is being read ready."""
+    def _publish(self) -> None:
+        """Makes the batches below the first one that is being read ready."""
         before = self.ready
-        self.ready = max(before, min(self._reads, default=self._committed + 1) - 1)
+        ready = max(before, min(self._reads, default=self._committed + 1) - 1)
+        if ready == before:
+            return
+        self.ready = ready
+        batches = [self._touched.pop(each) for each in sorted(self._touched) if each <= ready]
         for state_id, watches in self._by_state.items():
-            keys = touched.get(state_id, ())
-            for watch in watches:
-                watch.batches_ready(before, self.ready, keys)
+            touched = _union([each[state_id] for each in batches if state_id in each])
+            for watch, added in watches.items():
+                # The reads did not look for the keys of a watch that was added behind the commit.
+                watch.batches_ready(before, ready, touched if added <= before else None)
+
+
+def _union(found: Sequence[set[bytes] | None]) -> set[bytes] | None:
+    """The keys that any of some batches changes; None: any may be."""
+    union: set[bytes] = set()
+    for each in found:
+        if each is None:
+            return None
+        union |= each
+    return union
 
 
 def _keys_of(watches: Collection[OpenWatch]) -> frozenset[bytes] | None:
