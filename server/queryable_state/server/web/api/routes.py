@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.web.api import (
+from queryable_state.server.web.api.paths import (
     hot_keys,
     jobs,
     look_ups,

@@ -55,6 +55,8 @@ class WatchPart:
         self._head = None
         if self.reading is None:
             self.reading = self._loop.create_task(self._next())
+            # The watch may have ended by another part's refusal before it sees this one's.
+            self.reading.add_done_callback(_retrieve)
 
     def positions(self) -> list[bytes]:
         """The positions of the changes in `head`, ascending."""
@@ -67,8 +69,6 @@ class WatchPart:
         if reading is not None:
             reading.cancel()
             await asyncio.wait([reading])
-            if not reading.cancelled():
-                reading.exception()
         with suppress(QueryableStateError):
             await self._messages.aclose()
 
@@ -88,3 +88,9 @@ class WatchPart:
             "behind the last batch",
             retry_after_ms=100,
         )
+
+
+def _retrieve(reading: asyncio.Task[watch_pb2.WatchKvStateResponse]) -> None:
+    """Marks a refusal as seen; `head` raises it."""
+    if not reading.cancelled():
+        reading.exception()
