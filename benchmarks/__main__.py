@@ -24,6 +24,7 @@ PROGRAMS = (
     "latency.freshness",
     "latency.timers",
     "latency.kafka",
+    "watch",
     "mixed",
     "rest",
     "soak",

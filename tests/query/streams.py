@@ -171,7 +171,7 @@ class OneSession(Router, QuerySession):
         self.deliver = deliver
         return self
 
-    answers = scan = measure = None  # type: ignore[assignment]
+    answers = scan = watch = measure = None  # type: ignore[assignment]
     locate = registered = list_jobs = list_states = None  # type: ignore[assignment]
     describe_job = list_servers = hot_keys = None  # type: ignore[assignment]
 

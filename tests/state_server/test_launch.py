@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -18,7 +19,7 @@ from tests.state_server.executor import DEADLINE_S, Executor, addresses_of, answ
 
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.coordinator.settings import CoordinatorSettings
-from queryable_state.server.serving.listen_settings import ANY_PORTS
+from queryable_state.server.serving.listen_settings import ANY_PORTS, ServerPorts
 from queryable_state.server.state_server.base.parent_process import start_ticks
 from queryable_state.server.state_server.base.server_directory import ServerDirectory
 from queryable_state.server.state_server.launch import ensure_server
@@ -109,6 +110,41 @@ def test_a_killed_server_is_followed_by_a_new_one_without_what_it_left(
     assert not leftover.exists()
     assert first.proxy not in coordinator.coordinator.proxy_addresses()
     assert not Path(f"/proc/{first.pid}").exists(), "the zombie was not reaped"
+
+
+def test_a_killed_server_is_followed_at_its_own_ports_although_earlier_ones_are_free(
+    executor: Executor,
+) -> None:
+    """Clients that know the address of this server alone find the new one."""
+    with contextlib.ExitStack() as stack:
+        places = [
+            [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+            for _ in range(4)
+        ]
+        query, frames, proxy, tasks = (
+            ",".join(str(listener.getsockname()[1]) for listener in place) for place in places
+        )
+        executor.settings = replace(
+            executor.settings,
+            ports=ServerPorts(
+                server_ports=query,
+                server_frame_ports="",
+                proxy_ports=proxy,
+                proxy_frame_ports=frames,
+                task_ports=tasks,
+                metrics_ports="",
+            ),
+        )
+        # The first place is another server's, which ends later.
+        for _, later in places:
+            later.close()
+        first = executor.ensure()
+    os.kill(first.pid, signal.SIGKILL)
+    until(lambda: not executor.directory.is_held())
+    second = executor.ensure()
+    assert second.server_id != first.server_id
+    assert (second.query, second.proxy, second.backend) == (first.query, first.proxy, first.backend)
+    assert second.query.endswith(query.rpartition(",")[2])
 
 
 def test_sigterm_drains_and_leaves_the_coordinator(

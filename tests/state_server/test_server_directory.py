@@ -61,8 +61,19 @@ def test_what_an_earlier_server_published_is_gone_once_the_folder_is_held(tmp_pa
     with directory.holding():
         directory.publish(ADDRESSES)
         assert directory.addresses() == ADDRESSES
-    with directory.holding():
+    with directory.holding() as killed:
+        assert killed == ADDRESSES
         assert directory.addresses() is None
+    with directory.holding() as killed:
+        assert killed is None
+
+
+def test_a_server_starts_although_the_killed_one_left_addresses_that_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "server.json").write_text("{")
+    with ServerDirectory(tmp_path).holding() as killed:
+        assert killed is None
 
 
 def test_a_killed_holder_that_is_still_a_zombie_holds_nothing(tmp_path: Path) -> None:

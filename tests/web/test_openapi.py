@@ -29,6 +29,10 @@ expected-statuses = ["2xx", "3xx", "4xx", 503, 504]
 [[operations]]
 include-name = "POST /api/v1/jobs/{job}/savepoints"
 enabled = false
+
+[[operations]]
+include-operation-id = "watch"
+enabled = false
 """
 
 

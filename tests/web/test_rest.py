@@ -124,3 +124,12 @@ async def test_a_job_its_checkpoints_and_servers_are_described(
     assert found["checkpoints"] == job["checkpoints"]
     (server,) = (await get(http, "/api/v1/servers"))["servers"]
     assert server["lease"] == "HELD"
+
+
+async def test_hot_keys_are_listed(http: aiohttp.ClientSession) -> None:
+    for _ in range(20):
+        await get(http, f"{STATE}/value", key="sensor_7")
+    for path in (STATE, "/api/v1/jobs/sensors"):
+        found = await get(http, f"{path}/hot-keys", limit=3)
+        assert {total["side"] for total in found["totals"]} == {"READ", "WRITE"}
+        assert found["complete"]

@@ -26,6 +26,7 @@ from queryable_state.cli.commands import (
     states,
     status,
     top,
+    watch,
     windows,
 )
 from queryable_state.cli.common_options import behind_command
@@ -103,7 +104,7 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"queryable-state {__version__}")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
-    queries = (get, mget, scan, windows, operator_state, explain)
+    queries = (get, mget, scan, watch, windows, operator_state, explain)
     for command in (*queries, states, jobs, status, top, hot_keys):
         command.add_command(commands)
     server_commands.add_commands(commands)

@@ -64,6 +64,13 @@ class ShownState:
         """The decoded value of a whole key or subtask as JSON."""
         return to_jsonable(value, given(whole_type(self.state)))
 
+    def changed_value(self, value: Any, *, of_list: bool = False) -> Any:
+        """A value, a map entry's value or appended elements as JSON; None for no value."""
+        info = given(self.state.value_type)
+        if of_list:
+            info = TypeInfo(Kind.LIST, element=info)
+        return None if value is None else to_jsonable(value, info)
+
     def key_cells(self, key: Any) -> list[str]:
         """A key as cells for `key_head`; its window, if it has one, is one more cell."""
         if isinstance(key, WindowedKey):

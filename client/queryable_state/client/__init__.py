@@ -26,6 +26,8 @@ from queryable_state.client._reading.timed.pending_timers import PendingTimers
 from queryable_state.client._scans.scan import Scan
 from queryable_state.client._status.job_status import Finding, JobDescription, JobError
 from queryable_state.client._status.server_status import ServerStatus
+from queryable_state.client._watches.change import Change, ChangeKind
+from queryable_state.client._watches.watch import Watch
 from queryable_state.wire.calls.listeners import NothingListensError
 from queryable_state.wire.errors import (
     AmbiguousJobError,
@@ -70,6 +72,8 @@ __all__ = [
     "AggregatingState",
     "AmbiguousJobError",
     "AuthenticationError",
+    "Change",
+    "ChangeKind",
     "ClientClosedError",
     "ClientUnusableError",
     "Clock",
@@ -143,6 +147,7 @@ __all__ = [
     "UnknownStateError",
     "ValueState",
     "VersionGoneError",
+    "Watch",
     "WindowedKey",
     "__version__",
 ]

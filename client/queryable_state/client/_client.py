@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._arguments import DEFAULT_PORT, Job, check_name, job_text
+from queryable_state.client._arguments import (
+    DEFAULT_PORT,
+    Job,
+    check_name,
+    checked_timeout,
+    job_text,
+)
 from queryable_state.client._client_base import DEFAULT_TIMEOUT_S
 from queryable_state.client._operator_lookups import OperatorLookups
 from queryable_state.client._reading.hot_keys import HotKeys
@@ -18,10 +24,13 @@ from queryable_state.client._scans.scan_range import ALL, ScanRange
 from queryable_state.client._status.job_status import JobDescription
 from queryable_state.client._status.server_status import ServerStatus
 from queryable_state.client._timed_lookups import TimedLookups
+from queryable_state.client._watches.watch import Watch
+from queryable_state.client._watches.watched_keys import WatchedKeys
 from queryable_state.v1 import hot_keys_pb2, query_pb2, status_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Unpack
 
     from queryable_state.client._read_options import ReadOptions
@@ -104,6 +113,50 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
         keys = ScanRange(start, end, prefix, limit, page_token, keys_only, allow_newer)
         return Scan(self._dispatcher(), self._batcher(job, state_name, options, SCAN), keys)
 
+    def watch(
+        self,
+        job: Job,
+        state_name: str,
+        *,
+        keys: Iterable[Any] | None = None,
+        prefix: Any = ALL,
+        after_batch: int | None = None,
+        reconnect_timeout_s: float = 300.0,
+        key_type: object = None,
+        descriptor: object = None,
+        timeout_s: float | None = None,
+    ) -> Watch:
+        """Returns a watch: every committed change of a state once, in the order of batches.
+
+        Args:
+            job: Same as in `get_kv_state`.
+            state_name: Queryable name of the state.
+            keys: Only these keys, at most 4,096. None, and no prefix: every key.
+            prefix: Only keys with this prefix, as in `scan`.
+            after_batch: Changes of later batches; -1: of all batches. The servers keep a bounded
+                history: what they do not have any more is returned as a GAP. None: of the batches
+                that are committed after the watch was opened.
+            reconnect_timeout_s: Seconds for which an open watch looks for a server before it
+                raises the error of the last attempt.
+            key_type: As in `get_kv_state`, like `descriptor`.
+            timeout_s: Seconds until the watch must be open; None: the client's timeout.
+
+        Raises `InvalidRequestError` for invalid arguments. The watch sends its first request when
+        it is opened; that raises the errors of `get_kv_state`, and `InvalidRequestError`
+        (UNSUPPORTED) for timers and operator state.
+        """
+        options: ReadOptions = {"timeout_s": timeout_s}
+        if key_type is not None:
+            options["key_type"] = key_type
+        if descriptor is not None:
+            options["descriptor"] = descriptor
+        return Watch(
+            self._dispatcher(),
+            self._batcher(job, state_name, options, SCAN),
+            WatchedKeys.of(keys, prefix, after_batch),
+            checked_timeout(reconnect_timeout_s),
+        )
+
     async def measure(
         self, job: Job, state_name: str, *, timeout_s: float | None = None
     ) -> StateMeasure:
@@ -115,8 +168,8 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
         """
         check_name(state_name)
         request = query_pb2.MeasureStateRequest(job=job_text(job), state_name=state_name)
-        response = await self._dispatcher().pool.call_home(
-            "MeasureState", request, timeout_s=self._seconds(timeout_s)
+        response = await self._dispatcher().pool.call(
+            "MeasureState", request, timeout_s=self._seconds(timeout_s), home_only=True
         )
         return StateMeasure.from_proto(response)
 
@@ -143,12 +196,13 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
             raise InvalidRequestError(f"limit must be 1 to 1000, not {limit}")
         if state_name is not None:
             check_name(state_name)
-        response = await self._dispatcher().pool.call_home(
+        response = await self._dispatcher().pool.call(
             "ListHotKeys",
             hot_keys_pb2.ListHotKeysRequest(
                 job=job_text(job), state_name=state_name or "", limit=limit
             ),
             timeout_s=self._seconds(timeout_s),
+            home_only=True,
         )
         return HotKeys.from_proto(response)
 
@@ -192,8 +246,10 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
         Fails after `timeout_s` seconds (None: the client's timeout) with `QueryTimeoutError`, or
         with the error of the last attempt.
         """
-        response = await self._dispatcher().pool.list_jobs(
-            query_pb2.ListJobsRequest(allow_stale=allow_stale), timeout_s=self._seconds(timeout_s)
+        response = await self._dispatcher().pool.call(
+            "ListJobs",
+            query_pb2.ListJobsRequest(allow_stale=allow_stale),
+            timeout_s=self._seconds(timeout_s),
         )
         return [JobInfo.from_proto(job) for job in response.jobs]
 
@@ -207,8 +263,8 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
         `age_ms`. Raises `UnknownJobError`, and `RetryLaterError` if nothing is known.
         """
         request = status_pb2.DescribeJobRequest(job=job_text(job), with_history=with_history)
-        response = await self._dispatcher().pool.describe_job(
-            request, timeout_s=self._seconds(timeout_s)
+        response = await self._dispatcher().pool.call(
+            "DescribeJob", request, timeout_s=self._seconds(timeout_s)
         )
         return JobDescription.from_proto(response)
 
@@ -217,8 +273,8 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
 
         If the driver does not answer, a proxy returns those that it knew last, with `age_ms`.
         """
-        response = await self._dispatcher().pool.list_servers(
-            status_pb2.ListServersRequest(), timeout_s=self._seconds(timeout_s)
+        response = await self._dispatcher().pool.call(
+            "ListServers", status_pb2.ListServersRequest(), timeout_s=self._seconds(timeout_s)
         )
         return [ServerStatus.from_proto(each, response.age_ms) for each in response.servers]
 
@@ -230,7 +286,9 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
         Fails after `timeout_s` seconds (None: the client's timeout). Raises `UnknownJobError`
         if there is no such job.
         """
-        response = await self._dispatcher().pool.list_states(
-            query_pb2.ListStatesRequest(job=job_text(job)), timeout_s=self._seconds(timeout_s)
+        response = await self._dispatcher().pool.call(
+            "ListStates",
+            query_pb2.ListStatesRequest(job=job_text(job)),
+            timeout_s=self._seconds(timeout_s),
         )
         return [StateInfo.from_proto(state) for state in response.states]

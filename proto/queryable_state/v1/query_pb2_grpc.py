@@ -6,6 +6,7 @@ import warnings
 from queryable_state.v1 import hot_keys_pb2 as queryable__state_dot_v1_dot_hot__keys__pb2
 from queryable_state.v1 import query_pb2 as queryable__state_dot_v1_dot_query__pb2
 from queryable_state.v1 import status_pb2 as queryable__state_dot_v1_dot_status__pb2
+from queryable_state.v1 import watch_pb2 as queryable__state_dot_v1_dot_watch__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -50,6 +51,11 @@ class QueryableStateStub:
                 '/queryable_state.v1.QueryableState/ScanKvState',
                 request_serializer=queryable__state_dot_v1_dot_query__pb2.ScanKvStateRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_v1_dot_query__pb2.ScanKvStateResponse.FromString,
+                _registered_method=True)
+        self.WatchKvState = channel.unary_stream(
+                '/queryable_state.v1.QueryableState/WatchKvState',
+                request_serializer=queryable__state_dot_v1_dot_watch__pb2.WatchKvStateRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_v1_dot_watch__pb2.WatchKvStateResponse.FromString,
                 _registered_method=True)
         self.MeasureState = channel.unary_unary(
                 '/queryable_state.v1.QueryableState/MeasureState',
@@ -113,6 +119,14 @@ class QueryableStateServicer:
     def ScanKvState(self, request, context):
         """Keys of a state in key order within each key group: all, a range, or those with a prefix.
         The server sends messages as fast as the client reads them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchKvState(self, request, context):
+        """Every committed change of keys of a state, once, in the order of batches, until the client ends
+        the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -191,6 +205,11 @@ def add_QueryableStateServicer_to_server(servicer, server):
                     servicer.ScanKvState,
                     request_deserializer=queryable__state_dot_v1_dot_query__pb2.ScanKvStateRequest.FromString,
                     response_serializer=queryable__state_dot_v1_dot_query__pb2.ScanKvStateResponse.SerializeToString,
+            ),
+            'WatchKvState': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchKvState,
+                    request_deserializer=queryable__state_dot_v1_dot_watch__pb2.WatchKvStateRequest.FromString,
+                    response_serializer=queryable__state_dot_v1_dot_watch__pb2.WatchKvStateResponse.SerializeToString,
             ),
             'MeasureState': grpc.unary_unary_rpc_method_handler(
                     servicer.MeasureState,
@@ -314,6 +333,33 @@ class QueryableState:
             '/queryable_state.v1.QueryableState/ScanKvState',
             queryable__state_dot_v1_dot_query__pb2.ScanKvStateRequest.SerializeToString,
             queryable__state_dot_v1_dot_query__pb2.ScanKvStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchKvState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/queryable_state.v1.QueryableState/WatchKvState',
+            queryable__state_dot_v1_dot_watch__pb2.WatchKvStateRequest.SerializeToString,
+            queryable__state_dot_v1_dot_watch__pb2.WatchKvStateResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,6 +13,7 @@ from grpc import aio as _aio
 from queryable_state.v1 import hot_keys_pb2 as _hot_keys_pb2
 from queryable_state.v1 import query_pb2 as _query_pb2
 from queryable_state.v1 import status_pb2 as _status_pb2
+from queryable_state.v1 import watch_pb2 as _watch_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -46,6 +47,10 @@ class QueryableStateStub:
     """Keys of a state in key order within each key group: all, a range, or those with a prefix.
     The server sends messages as fast as the client reads them.
     """
+    WatchKvState: _grpc.UnaryStreamMultiCallable[_watch_pb2.WatchKvStateRequest, _watch_pb2.WatchKvStateResponse]
+    """Every committed change of keys of a state, once, in the order of batches, until the client ends
+    the call.
+    """
     MeasureState: _grpc.UnaryUnaryMultiCallable[_query_pb2.MeasureStateRequest, _query_pb2.MeasureStateResponse]
     """The size of a state by owner: counted, or estimated from a part of a large state."""
     ListHotKeys: _grpc.UnaryUnaryMultiCallable[_hot_keys_pb2.ListHotKeysRequest, _hot_keys_pb2.ListHotKeysResponse]
@@ -73,6 +78,10 @@ class QueryableStateAsyncStub(QueryableStateStub):
     ScanKvState: _aio.UnaryStreamMultiCallable[_query_pb2.ScanKvStateRequest, _query_pb2.ScanKvStateResponse]  # type: ignore[assignment]
     """Keys of a state in key order within each key group: all, a range, or those with a prefix.
     The server sends messages as fast as the client reads them.
+    """
+    WatchKvState: _aio.UnaryStreamMultiCallable[_watch_pb2.WatchKvStateRequest, _watch_pb2.WatchKvStateResponse]  # type: ignore[assignment]
+    """Every committed change of keys of a state, once, in the order of batches, until the client ends
+    the call.
     """
     MeasureState: _aio.UnaryUnaryMultiCallable[_query_pb2.MeasureStateRequest, _query_pb2.MeasureStateResponse]  # type: ignore[assignment]
     """The size of a state by owner: counted, or estimated from a part of a large state."""
@@ -116,6 +125,16 @@ class QueryableStateServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_query_pb2.ScanKvStateResponse], _abc.AsyncIterator[_query_pb2.ScanKvStateResponse]]:
         """Keys of a state in key order within each key group: all, a range, or those with a prefix.
         The server sends messages as fast as the client reads them.
+        """
+
+    @_abc_1.abstractmethod
+    def WatchKvState(
+        self,
+        request: _watch_pb2.WatchKvStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_watch_pb2.WatchKvStateResponse], _abc.AsyncIterator[_watch_pb2.WatchKvStateResponse]]:
+        """Every committed change of keys of a state, once, in the order of batches, until the client ends
+        the call.
         """
 
     @_abc_1.abstractmethod

@@ -111,6 +111,26 @@ def split_broadcast_element(element: bytes) -> tuple[bytes, bytes]:
     return element[_KEY_BYTES.size : end], element[end:]
 
 
+_WATCHED_KINDS = (
+    registration_pb2.VALUE,
+    registration_pb2.REDUCING,
+    registration_pb2.AGGREGATING,
+    registration_pb2.LIST,
+    registration_pb2.MAP,
+)
+
+
+def refuse_watch(registration: registration_pb2.StateRegistration) -> None:
+    """Raises InvalidRequestError (UNSUPPORTED) for timers and operator state."""
+    if registration.kind not in _WATCHED_KINDS:
+        raise InvalidRequestError(
+            f"state {registration.queryable_name!r} is of kind "
+            f"{registration_pb2.StateKind.Name(registration.kind)}, which cannot be watched: watch "
+            "a VALUE, REDUCING, AGGREGATING, LIST or MAP state",
+            reason=Reason.UNSUPPORTED,
+        )
+
+
 def refuse_scan(registration: registration_pb2.StateRegistration) -> None:
     """Raises InvalidRequestError (UNSUPPORTED) for operator state, which has no keys to scan."""
     if registration.kind in OPERATOR_KINDS:

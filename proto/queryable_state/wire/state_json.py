@@ -70,6 +70,18 @@ class StateJson:
             )
         return self._codecs.map_key.encode(key_from_json(text, self._codecs.map_key.type_info))
 
+    def map_key_text(self, element: bytes) -> str:
+        """The JSON text of an encoded map key; empty for a state that is no map."""
+        codec = self._codecs.map_key
+        if codec is None:
+            return ""
+        return _dumped(to_jsonable(codec.decode_all(element), codec.type_info))
+
+    def record_text(self, value: bytes) -> str:
+        """The JSON text of one stored value: a map entry, or a chunk of a list as a list."""
+        codec = self._codecs.value
+        return _dumped(to_jsonable(codec.decode(value), codec.type_info), len(value))
+
     def key_text(self, wire_key: bytes) -> str:
         """The JSON text of a key; inverse of `wire_key`."""
         key = self._groups.decode_key(wire_key)
@@ -98,8 +110,7 @@ class StateJson:
             case query_pb2.PREFIX:
                 return self.records_text(query_pb2.Records.FromString(value))
             case query_pb2.ENTRY:
-                codec = self._codecs.value
-                return _dumped(to_jsonable(codec.decode(value), codec.type_info), len(value))
+                return self.record_text(value)
             case query_pb2.EXISTS:
                 return "true"
             case query_pb2.SLICE:

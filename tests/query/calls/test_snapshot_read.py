@@ -30,7 +30,7 @@ class Owners(Router):
     `commits` is called before each question and may change `newest`.
     """
 
-    session = scan = measure = None  # type: ignore[assignment]
+    session = scan = watch = measure = None  # type: ignore[assignment]
     locate = registered = list_jobs = list_states = aclose = None  # type: ignore[assignment]
     describe_job = list_servers = hot_keys = None  # type: ignore[assignment]
 

@@ -20,11 +20,11 @@ from tests.state_server.cluster import until
 
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
-from queryable_state.server.query.frames import connection_acceptor
 from queryable_state.server.query.frames.frame_server import FrameServer
 from queryable_state.server.query.frames.open_streams import OpenStreams
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.security.server_tls import ServerTls
+from queryable_state.server.serving.sockets import accept_loop
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import Reason
 from queryable_state.wire.frames.framed_stream import PREAMBLE, framed
@@ -171,7 +171,7 @@ def test_without_open_files_it_says_so_and_goes_on_later(
 ) -> None:
     # One that has not logged this yet.
     log = RateLimitedLog(logging.getLogger(__name__))
-    monkeypatch.setattr(connection_acceptor, "_log", log)
+    monkeypatch.setattr(accept_loop, "_log", log)
 
     async def exhaust() -> None:
         async with Port(None) as port:

@@ -35,11 +35,25 @@ def output_of(name: str, folder: Path, *arguments: str, code: int = 0) -> list[s
         timeout=500,
         check=False,
     )
-    lines = ended.stdout.splitlines()
+    lines = without_late_tasks(ended.stdout.splitlines())
     assert ended.returncode == code, ended.stdout
     assert not [line for line in lines if _STACKS.search(line)], ended.stdout
     assert not [line for line in lines if "queryable_state" in line and is_bare(line)], ended.stdout
     return lines
+
+
+def without_late_tasks(lines: list[str]) -> list[str]:
+    """The lines without Spark's own about a task that ends while Spark itself is being stopped."""
+    kept: list[str] = []
+    is_late_task = False
+    for line in lines:
+        if line.endswith("ERROR TaskSchedulerImpl: Exception in statusUpdate"):
+            is_late_task = True
+        elif not line.startswith(("\tat ", "java.util.concurrent.RejectedExecutionException: ")):
+            is_late_task = False
+        if not is_late_task:
+            kept.append(line)
+    return kept
 
 
 def is_bare(line: str) -> bool:

@@ -98,7 +98,8 @@ def test_a_bounded_job_reaches_the_end_of_time_at_every_depth(
     assert len(rows) == 2 * sinks
 
 
-@pytest.mark.parametrize("sinks", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("sinks", [1, 2])
 def test_a_run_begins_with_a_batch_and_an_idle_one_has_no_more(
     env: StreamExecutionEnvironment, feed: MakeFeed, location: Path, log: Path, sinks: int
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_processing_time_timer_fires_without_input(
     job.cancel()
 
 
+@pytest.mark.slow
 def test_a_timer_of_a_job_that_was_down_fires_at_its_start(
     env: StreamExecutionEnvironment, feed: MakeFeed, location: Path
 ) -> None:

@@ -74,6 +74,7 @@ class Batches:
         }
 
 
+@pytest.mark.slow
 def test_any_plan_of_a_sink_sees_and_counts_all_rows_once(
     env: StreamExecutionEnvironment, feed: MakeFeed, connect: Connect
 ) -> None:

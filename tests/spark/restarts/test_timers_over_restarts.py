@@ -165,6 +165,7 @@ def test_a_timer_fires_once_although_its_server_is_killed_before_the_commit(
     source.add(at(30, "last"))
 
     def all_fired() -> bool:
+        job.raise_if_failed()
         try:
             return bool(killed) and fires(client, job, KEYS) == [1] * len(KEYS)
         except (RetryLaterError, PlacementError):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc.aio
 
-from queryable_state.client._connection.scan_call import ScanCall
 from queryable_state.client._connection.server_connection import ServerConnection
+from queryable_state.client._connection.stream_call import StreamCall
 from queryable_state.client._errors import ClientClosedError, is_being_cancelled
 from queryable_state.client._routing.home_servers import HomeServers
 from queryable_state.client._routing.retries import CALLS, LOOKUPS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from queryable_state.client._batching.state_handle import StateHandle
     from queryable_state.client._connection.events import BatchEvents
     from queryable_state.client._reading.connection_info import ConnectionInfo
-    from queryable_state.v1 import query_pb2, status_pb2
+    from queryable_state.v1 import query_pb2, watch_pb2
     from queryable_state.wire.located_state import Owner
     from queryable_state.wire.security.authorization import Credentials
     from queryable_state.wire.security.connector import Connector
@@ -141,47 +141,35 @@ class ConnectionPool:
         server.known = response.server
         return response
 
-    async def list_jobs(
-        self, request: query_pb2.ListJobsRequest, *, timeout_s: float
-    ) -> query_pb2.ListJobsResponse:
-        """Lists the jobs; retries until a server answers or `timeout_s` has passed."""
-        return await self._call_with_retries(
-            lambda server: server.stub.ListJobs, request, timeout_s
-        )
+    async def call(
+        self, method: str, request: Any, *, timeout_s: float, home_only: bool = False
+    ) -> Any:
+        """Calls a method of the service; retries until a server answers or `timeout_s` has passed.
 
-    async def list_states(
-        self, request: query_pb2.ListStatesRequest, *, timeout_s: float
-    ) -> query_pb2.ListStatesResponse:
-        """Lists the states; retries until a server answers or `timeout_s` has passed."""
-        return await self._call_with_retries(
-            lambda server: server.stub.ListStates, request, timeout_s
-        )
+        `home_only`: calls the home server only, whose proxy asks all owners.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_s
 
-    async def describe_job(
-        self, request: status_pb2.DescribeJobRequest, *, timeout_s: float
-    ) -> status_pb2.JobDescription:
-        """Describes a job; retries until a server answers or `timeout_s` has passed."""
-        return await self._call_with_retries(
-            lambda server: server.stub.DescribeJob, request, timeout_s
-        )
+        async def attempt() -> Any:
+            left_s = deadline - asyncio.get_running_loop().time()
+            _, response = await self._call_each(
+                lambda server: getattr(server.stub, method), request, left_s, home_only=home_only
+            )
+            return response
 
-    async def list_servers(
-        self, request: status_pb2.ListServersRequest, *, timeout_s: float
-    ) -> status_pb2.ListServersResponse:
-        """Lists the servers; retries until a server answers or `timeout_s` has passed."""
-        return await self._call_with_retries(
-            lambda server: server.stub.ListServers, request, timeout_s
-        )
+        return await retrying(attempt, LOOKUPS, deadline_s=deadline)
 
-    async def call_home(self, method: str, request: Any, *, timeout_s: float) -> Any:
-        """Calls a method at the home server, whose proxy asks all owners; retries like a list."""
-        return await self._call_with_retries(
-            lambda server: getattr(server.stub, method), request, timeout_s, home_only=True
-        )
-
-    def scan(self, request: query_pb2.ScanKvStateRequest) -> ScanCall:
+    def scan(
+        self, request: query_pb2.ScanKvStateRequest
+    ) -> StreamCall[query_pb2.ScanKvStateResponse]:
         """Starts a scan at the current home server."""
-        return ScanCall(self, self._homes.current, request)
+        return StreamCall.scan(self, self._homes.current, request)
+
+    def watch(
+        self, request: watch_pb2.WatchKvStateRequest
+    ) -> StreamCall[watch_pb2.WatchKvStateResponse]:
+        """Starts a watch at the current home server."""
+        return StreamCall.watch(self, self._homes.current, request)
 
     def refusal(
         self, refused: grpc.aio.AioRpcError, server: ServerConnection, timeout_s: float
@@ -217,23 +205,6 @@ class ConnectionPool:
         self._closed = True
         pool = tuple(self._by_address.values())
         await asyncio.gather(*(server.aclose() for server in pool))
-
-    async def _call_with_retries(
-        self,
-        rpc: Callable[[ServerConnection], Callable[..., Awaitable[_Response]]],
-        request: Any,
-        timeout_s: float,
-        *,
-        home_only: bool = False,
-    ) -> _Response:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-
-        async def attempt() -> _Response:
-            left_s = deadline - loop.time()
-            return (await self._call_each(rpc, request, left_s, home_only=home_only))[1]
-
-        return await retrying(attempt, LOOKUPS, deadline_s=deadline)
 
     async def _call_each(
         self,

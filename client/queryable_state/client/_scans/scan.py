@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from queryable_state.client._batching.key_batcher import KeyBatcher
-    from queryable_state.client._connection.scan_call import ScanCall
+    from queryable_state.client._connection.stream_call import StreamCall
     from queryable_state.client._routing.dispatcher import Dispatcher
     from queryable_state.client._scans.arrow_columns import ArrowColumns
     from queryable_state.client._scans.page import Entry, Page
@@ -67,7 +67,7 @@ class Scan(ArrowScan):
         self._is_newer = False
         self._ended = False
         self._is_read = False
-        self._call: ScanCall | None = None
+        self._call: StreamCall[query_pb2.ScanKvStateResponse] | None = None
         self._entries: deque[Entry] = deque()
 
     @property

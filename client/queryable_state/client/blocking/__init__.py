@@ -5,5 +5,6 @@ States, listings and errors are those of `queryable_state.client`.
 
 from queryable_state.client.blocking._client import QueryableStateClient
 from queryable_state.client.blocking._scan import Scan
+from queryable_state.client.blocking._watch import Watch
 
-__all__ = ["QueryableStateClient", "Scan"]
+__all__ = ["QueryableStateClient", "Scan", "Watch"]

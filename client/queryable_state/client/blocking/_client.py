@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.client._scans.scan_range import ALL
 from queryable_state.client.blocking._lookups import KeyLookups
 from queryable_state.client.blocking._scan import Scan
+from queryable_state.client.blocking._watch import Watch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
     from typing import Unpack
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from queryable_state.client._scans.scan import Scan as AsyncScan
     from queryable_state.client._status.job_status import JobDescription
     from queryable_state.client._status.server_status import ServerStatus
+    from queryable_state.client._watches.watch import Watch as AsyncWatch
 
 
 class QueryableStateClient(KeyLookups):
@@ -119,6 +122,37 @@ class QueryableStateClient(KeyLookups):
             )
 
         return Scan(thread, thread.call(open_scan))
+
+    def watch(
+        self,
+        job: Job,
+        state_name: str,
+        *,
+        keys: Iterable[Any] | None = None,
+        prefix: Any = ALL,
+        after_batch: int | None = None,
+        reconnect_timeout_s: float = 300.0,
+        key_type: object = None,
+        descriptor: object = None,
+        timeout_s: float | None = None,
+    ) -> Watch:
+        """Returns an iterator of the committed changes of a state, which waits for them."""
+        thread, watch = self._opened(), self._client.watch
+
+        async def make_watch() -> AsyncWatch:
+            return watch(
+                job,
+                state_name,
+                keys=keys,
+                prefix=prefix,
+                after_batch=after_batch,
+                reconnect_timeout_s=reconnect_timeout_s,
+                key_type=key_type,
+                descriptor=descriptor,
+                timeout_s=timeout_s,
+            )
+
+        return Watch(thread, thread.call(make_watch))
 
     def measure(self, job: Job, state_name: str, *, timeout_s: float | None = None) -> StateMeasure:
         """Counts the keys, records and bytes of a state, in total and for each subtask."""

@@ -10,7 +10,7 @@ from queryable_state.server.state_server.base.lease import Lease
 from queryable_state.server.state_server.queries.requested_version import RequestedVersion
 from queryable_state.server.state_server.queries.state_reader import StateReader
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from queryable_state.server.checkpoint.completed import Completed
     from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.stores.store_table import StoreTable
-    from queryable_state.v1 import hot_keys_pb2
+    from queryable_state.v1 import hot_keys_pb2, watch_pb2
 
 # No other server ever owns the state of a checkpoint.
 _LEASE_MS = 1 << 50
@@ -66,6 +67,13 @@ class CheckpointReader:
         if refusal is not None:
             raise refusal
         return self._reader.scan(query)
+
+    def watch(self, query: WatchQuery) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
+        """Refuses: nothing changes in a checkpoint."""
+        raise InvalidRequestError(
+            f"{self._completed.uri} is served, which never changes: watch the running job instead",
+            reason=Reason.UNSUPPORTED,
+        )
 
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
         """Estimates the size of a state."""

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from queryable_state.cli.timeout_argument import add_timeout, seconds_of
 from queryable_state.server.cli.process_settings import process_settings
 from queryable_state.server.serving.ports import PortSpec
 from queryable_state.server.settings.proxy_settings import ProxySettings
-from queryable_state.wire.addresses import join_address, parse_address
+from queryable_state.wire.addresses import is_loopback, is_wildcard, join_address, parse_address
 from queryable_state.wire.security.tls_arguments import add_tls, tls_of
 
 if TYPE_CHECKING:
     from queryable_state.wire.security.tls import Tls
 
 _DEFAULT_PORT = 9069
-_OWN_HOSTS: Final = ("127.0.0.1", "::1", "0.0.0.0", "::")
 _TIMEOUT_S = 3.0
 _UNHEALTHY = 1
 
@@ -79,6 +78,7 @@ def _run(options: argparse.Namespace) -> int:
 def _own_proxy() -> tuple[str, Tls | None]:
     """Address and TLS of the proxy that this environment configures, which may have flags too."""
     settings = process_settings(ProxySettings, "proxy", argparse.Namespace(config=None))
-    host = "localhost" if settings.host in _OWN_HOSTS else settings.host
+    is_local = is_wildcard(settings.host) or is_loopback(settings.host)
+    host = "localhost" if is_local else settings.host
     port = PortSpec.parse(settings.ports, "QUERYABLE_STATE_PROXY_PORTS").in_order[0]
     return join_address(host, port), settings.tls.tls_for_calls

@@ -63,6 +63,13 @@ class Limits(RecordLimits):
     prefix_records: int = setting(50_000, least=1, most=10_000_000)
     """Records of one key and namespace that a query may read; it reads them in one step."""
 
+    watches: int = setting(2048, least=1, most=1_000_000)
+    """Maximum watches of one port; one connection may have 512 of them, one of a proxy 960."""
+
+    watch_history_bytes: int = setting(16 * MIB, least=0, most=64 * GIB)
+    """Bytes of committed changes of one job that a state server keeps, so that watches can resume
+    from an earlier batch and slow ones miss nothing; at most 64 batches."""
+
     message_bytes: int = setting(64 * MIB, least=MIB, most=_LARGEST_MESSAGE)
     """Bytes of one message between tasks, state servers and the coordinator; more than
     `value_bytes` and one MiB."""

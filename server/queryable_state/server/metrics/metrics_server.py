@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.metrics.registry import CONTENT_TYPE
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
-from queryable_state.server.serving.listening_socket import listening_socket
+from queryable_state.server.serving.sockets.listening_socket import listening_socket
 from queryable_state.wire.errors import AuthenticationError, QueryableStateError, RetryLaterError
 
 if TYPE_CHECKING:

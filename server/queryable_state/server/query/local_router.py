@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from queryable_state.server.query.router import Deliver, Engine, Locations
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.v1 import hot_keys_pb2, query_pb2, registration_pb2, status_pb2
+    from queryable_state.server.query.watch_query import WatchQuery
+    from queryable_state.v1 import hot_keys_pb2, query_pb2, registration_pb2, status_pb2, watch_pb2
     from queryable_state.wire.located_state import LocatedState
 
 
@@ -41,6 +42,11 @@ class LocalRouter(Router):
         self, query: ScanQuery, located: LocatedState
     ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
         return self._engine.scan(query)
+
+    def watch(
+        self, query: WatchQuery, located: LocatedState
+    ) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
+        return self._engine.watch(query)
 
     async def measure(
         self, located: LocatedState, timeout_ms: int, *, placement_version: int = 0

@@ -38,7 +38,7 @@ def fields_of_keys(limits: Limits) -> int:
 
 def most_fields(method: str, limits: Limits) -> int:
     """Returns the allowed number of fields of a method's request."""
-    if method == "BatchGetKvState":
+    if method in ("BatchGetKvState", "WatchKvState"):
         return fields_of_keys(limits)
     # Runs of key groups are never adjacent: adjacent ones would be one run.
     return _MOST_KEY_GROUPS // 2 + _SINGLE_FIELDS if method == "ScanKvState" else _SINGLE_FIELDS

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.v1 import hot_keys_pb2, query_pb2, registration_pb2, status_pb2
+    from queryable_state.server.query.watch_query import WatchQuery
+    from queryable_state.v1 import hot_keys_pb2, query_pb2, registration_pb2, status_pb2, watch_pb2
     from queryable_state.wire.errors import QueryableStateError
     from queryable_state.wire.located_state import LocatedState
 
@@ -65,6 +66,15 @@ class Engine(Protocol):
         Raises refusals of the whole scan before the first message: NOT_OWNER unless this process
         owns every requested key group, VERSION_GONE, STATE_LOST, BEHIND after waiting for the
         version. Later refusals, such as a lost lease or moved state, end the scan.
+        """
+        ...
+
+    def watch(self, query: WatchQuery) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
+        """The committed changes of keys of a state, in the order of batches and store keys.
+
+        The first message has no changes and says that the watch is open. It goes on until the
+        generator is closed (`contextlib.aclosing`) or raises: NOT_OWNER unless this process owns
+        every watched key group, UNSUPPORTED for a state without changes by key.
         """
         ...
 
@@ -185,6 +195,17 @@ class Router(ABC):
 
         `located` is the state's location at the time of the query. Keys arrive in the order of
         their key groups. The caller closes the generator.
+        """
+
+    @abstractmethod
+    def watch(
+        self, query: WatchQuery, located: LocatedState
+    ) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
+        """The committed changes of keys of a state; same messages as `Engine.watch`.
+
+        The order holds over all owners: a batch is complete once every owner has sent it.
+        `located` is the state's location at the time of the request. The caller closes the
+        generator.
         """
 
     @abstractmethod

@@ -16,10 +16,12 @@ from google.protobuf.message_factory import GetMessageClass
 
 from queryable_state.server.query.checks import check_query, limit_deadline
 from queryable_state.server.query.hot_keys import list_hot_keys
+from queryable_state.server.query.open_watches import OpenWatches
 from queryable_state.server.query.reads.batch_read import BatchRead
 from queryable_state.server.query.reads.point_read import PointRead
 from queryable_state.server.query.reads.scan_read import ScanRead
 from queryable_state.server.query.reads.snapshot_read import snapshot_answers
+from queryable_state.server.query.reads.watch_read import WatchRead
 from queryable_state.server.query.request_limits import (
     check_name,
     check_size,
@@ -28,7 +30,7 @@ from queryable_state.server.query.request_limits import (
     parser,
 )
 from queryable_state.server.serving.error_boundary import ErrorBoundary
-from queryable_state.v1 import query_pb2
+from queryable_state.v1 import query_pb2, watch_pb2
 from queryable_state.wire.errors import RetryLaterError
 from queryable_state.wire.located_state import location_answer
 
@@ -61,6 +63,7 @@ class QueryableStateService:
         self._router = router
         self._info = info
         self._streams = streams
+        self._watches = OpenWatches(info)
         self._answering = f"the answer of server {info.server_id}"
         self.description = query_pb2.ServerDescription(
             server_id=info.server_id, role=info.role, limits=info.limits.to_proto()
@@ -137,6 +140,20 @@ class QueryableStateService:
                     async with _while_client_reads(idle_s):
                         await context.write(message)
 
+    async def WatchKvState(self, request: watch_pb2.WatchKvStateRequest, context: Context) -> None:
+        # A method of the contexts of grpc.aio, an attribute of those of `grpc_core`.
+        given: Any = context.peer
+        peer = given() if callable(given) else given
+        by_proxy = bool(request.placement_version)
+        async with ErrorBoundary(context, self._answering), self._streams.scan():
+            with self._watches.watch(peer, by_proxy=by_proxy):
+                read = WatchRead.of(request, await self._locate(request), self._info.limits)
+                # Sent before the first message, as for a scan.
+                await context.send_initial_metadata(())
+                async with aclosing(read.messages(self._router)) as messages:
+                    async for message in messages:
+                        await context.write(message)
+
     async def MeasureState(
         self, request: query_pb2.MeasureStateRequest, context: Context
     ) -> query_pb2.MeasureStateResponse:
@@ -208,7 +225,8 @@ class QueryableStateService:
         request: query_pb2.GetKvStateRequest
         | query_pb2.BatchGetKvStateRequest
         | query_pb2.ScanKvStateRequest
-        | query_pb2.MeasureStateRequest,
+        | query_pb2.MeasureStateRequest
+        | watch_pb2.WatchKvStateRequest,
     ) -> LocatedState:
         located_by(request, self._info.limits)
         return await self._router.locate(

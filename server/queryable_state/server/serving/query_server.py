@@ -39,6 +39,7 @@ _CALLS_PER_CONNECTION = 1024
 # Calls that last until the client or the server ends; a shutdown does not wait for them.
 _ENDLESS = (
     f"/{SERVICE_NAME}/Watch",
+    f"/{_SERVICE}/WatchKvState",
     f"/{reflection.SERVICE_NAME}/ServerReflectionInfo",
 )
 

@@ -51,12 +51,13 @@ def bind_ports(
     connector: Connector,
     metrics: MetricsRegistry,
     watchdog: LoopWatchdog | None,
+    replaced: ServerAddresses | None,
 ) -> tuple[ServerAddresses, list[QueryServer]]:
     """Binds the six ports; returns the addresses and the two public servers.
 
     `stack` closes what answers them; the caller starts and stops the servers. The port of the
-    metrics, which gets collectors of the listeners here, answers at once. Raises
-    `InvalidRequestError` if a setting has no free port.
+    metrics, which gets collectors of the listeners here, answers at once. The ports of `replaced`
+    are tried first. Raises `InvalidRequestError` if a setting has no free port.
     """
     tls = ServerTls.of(settings.tls)
     locations = LocationTable(coordinator)
@@ -77,6 +78,8 @@ def bind_ports(
     ).start(stack)
     # Another process may take ports at the same time: the first one decides the place.
     ports, advertised = StatedPorts.of(settings), Advertised(host=settings.advertised_host)
+    if replaced is not None:
+        ports = ports.at_place_of(replaced)
     servers = []
     for router, role, what in (
         (local, query_pb2.OWNER, "query port"),

@@ -20,6 +20,7 @@ from queryable_state.server.state_server.base.parent_process import ParentProces
 from queryable_state.server.state_server.base.server_directory import (
     RESTART_MAY_HELP,
     UNUSABLE_SETTINGS,
+    ServerAddresses,
     ServerDirectory,
 )
 from queryable_state.server.state_server.failed_start import is_permanent
@@ -47,10 +48,10 @@ def main(settings_json: str) -> int:
         return _exit_code(problem)
     _log.info("the log of this state server is %s", settings.log_file)
     try:
-        with directory.holding():
+        with directory.holding() as replaced:
             directory.remove_abandoned()
             _tune()
-            uvloop.run(_run(settings, directory))
+            uvloop.run(_run(settings, directory, replaced))
     except QueryableStateError as refusal:
         _log.error("the state server cannot run: %s", refusal)
         if settings.logs.log_dir:
@@ -81,7 +82,9 @@ def _tune() -> None:
     sys.setswitchinterval(2e-4)
 
 
-async def _run(settings: StateServerSettings, directory: ServerDirectory) -> None:
+async def _run(
+    settings: StateServerSettings, directory: ServerDirectory, replaced: ServerAddresses | None
+) -> None:
     shutdown = GracefulShutdown()
     shutdown.on_signals()
     async with contextlib.AsyncExitStack() as stack:
@@ -94,7 +97,9 @@ async def _run(settings: StateServerSettings, directory: ServerDirectory) -> Non
             stack.callback(watching.cancel)
         stack.enter_context(MemoryTrimmer())
         watchdog = await stack.enter_async_context(LoopWatchdog("state server"))
-        async with StateServer(settings, shutdown=shutdown, watchdog=watchdog) as server:
+        async with StateServer(
+            settings, shutdown=shutdown, watchdog=watchdog, replaced=replaced
+        ) as server:
             if not shutdown.stopping.is_set():
                 directory.publish(server.addresses)
                 _log.info("ready: %s", server.addresses)

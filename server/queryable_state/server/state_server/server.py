@@ -50,8 +50,9 @@ class StateServer:
     """Holds the state of one executor and serves it during `async with`.
 
     `async with` enters once the server is registered with the coordinator and listens. Its
-    health is SERVING while its lease holds. Pass `shutdown` to stop it from outside;
-    `wait_stopped` returns when it has drained, and raises the error that ended it.
+    health is SERVING while its lease holds. It takes the ports of `replaced`, the addresses of
+    the killed server before it, unless another process has them. Pass `shutdown` to stop it from
+    outside; `wait_stopped` returns when it has drained, and raises the error that ended it.
     """
 
     def __init__(
@@ -60,12 +61,17 @@ class StateServer:
         *,
         shutdown: GracefulShutdown | None = None,
         watchdog: LoopWatchdog | None = None,
+        replaced: ServerAddresses | None = None,
         clock: Callable[[], float] = lease_s,
     ) -> None:
         self.settings = settings
         self.server_id = f"{settings.executor_id}-{uuid.uuid4().hex[:12]}"
         self.lease = Lease(clock=clock)
-        self.table = StoreTable(self.server_id, hot_keys=settings.hot_keys)
+        self.table = StoreTable(
+            self.server_id,
+            hot_keys=settings.hot_keys,
+            history_bytes=settings.limits.watch_history_bytes,
+        )
         self._threads = ServerThreads()
         self.engine = StateReader(
             self.table,
@@ -79,6 +85,7 @@ class StateServer:
         self.metrics = MetricsRegistry()
         """The metrics of this server, which its metrics port serves."""
         self._watchdog = watchdog
+        self._replaced = replaced
         self._killed = False
         self._main: asyncio.Task[None] | None = None
         self._addresses: ServerAddresses | None = None
@@ -164,6 +171,7 @@ class StateServer:
                 connector=connector,
                 metrics=self.metrics,
                 watchdog=self._watchdog,
+                replaced=self._replaced,
             )
             signatures.audience = addresses.backend
 

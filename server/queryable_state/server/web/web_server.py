@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from queryable_state.server.security.access.protected_mode import check_listener
-from queryable_state.server.serving.listening_socket import listening_socket
 from queryable_state.server.serving.ports import PortSpec, bind
+from queryable_state.server.serving.sockets.listening_socket import listening_socket
 from queryable_state.server.web.http.acceptor import HttpAcceptor
 from queryable_state.server.web.http.bodies import Bodies
 from queryable_state.server.web.http.origins import Origins

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from queryable_state.server.query.frames.connection_acceptor import ConnectionAcceptor
 from queryable_state.server.query.frames.frame_connection import FrameConnection
 from queryable_state.server.serving.byte_budget import ClientBudgets
-from queryable_state.server.serving.listening_socket import listening_socket
+from queryable_state.server.serving.sockets.listening_socket import listening_socket
 
 if TYPE_CHECKING:
     import socket

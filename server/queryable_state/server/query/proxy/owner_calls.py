@@ -1,4 +1,4 @@
-"""Calls of a proxy to owners outside of query streams: scans, size estimates and hot keys."""
+"""Calls of a proxy to owners outside of query streams: scans, watches, sizes and hot keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import grpc.aio
 
 from queryable_state.server.query.reads.page_token import PageToken, scan_hash_of
-from queryable_state.v1 import hot_keys_pb2, query_pb2
+from queryable_state.v1 import hot_keys_pb2, query_pb2, watch_pb2
 from queryable_state.wire.security.authorization import call_metadata
 from queryable_state.wire.security.credentialed_calls import with_credentials
 from queryable_state.wire.status import error_from_call
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.query.proxy.owner_streams import Channels
     from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.v1 import registration_pb2
     from queryable_state.wire.located_state import LocatedState, Owner
 
@@ -53,6 +54,31 @@ class OwnerCalls:
                 async for message in call:
                     if message.page_token:
                         message.page_token = PageToken.unseal(message.page_token).key
+                    yield message
+            except grpc.aio.AioRpcError as failure:
+                raise error_from_call(failure, owner.address) from failure
+            finally:
+                call.cancel()
+        finally:
+            await self._channels.give_back(taken)
+
+    async def watch(
+        self, owner: Owner, located: LocatedState, query: WatchQuery
+    ) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
+        """The owner's part of a watch."""
+        taken, channel = self._channels.take(owner.address)
+        try:
+            method = f"{_SERVICE}/WatchKvState"
+            call: Any = channel.unary_stream(
+                method,
+                request_serializer=watch_pb2.WatchKvStateRequest.SerializeToString,
+                response_deserializer=watch_pb2.WatchKvStateResponse.FromString,
+            )(
+                _watch_request(located.registration, query),
+                metadata=call_metadata(self._channels.credentials(owner), method),
+            )
+            try:
+                async for message in call:
                     yield message
             except grpc.aio.AioRpcError as failure:
                 raise error_from_call(failure, owner.address) from failure
@@ -116,6 +142,25 @@ class OwnerCalls:
             raise error_from_call(failure, owner.address) from failure
         finally:
             await self._channels.give_back(taken)
+
+
+def _watch_request(
+    registration: registration_pb2.StateRegistration, query: WatchQuery
+) -> watch_pb2.WatchKvStateRequest:
+    """Returns the request for an owner's part of a watch."""
+    request = watch_pb2.WatchKvStateRequest(
+        job=registration.job_id.hex(),
+        state_name=registration.queryable_name,
+        keys=query.keys,
+        after_batch=query.after_batch,
+        after_change=query.after_change,
+        placement_version=query.placement_version,
+        every_batch=query.every_batch,
+        groups=[watch_pb2.WatchedGroups(first=run.first, last=run.last) for run in query.groups],
+    )
+    if query.prefix:
+        request.prefix_key = query.prefix
+    return request
 
 
 def _scan_request(

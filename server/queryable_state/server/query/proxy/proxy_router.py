@@ -13,6 +13,7 @@ from queryable_state.server.query.proxy.proxy_session import ProxySession
 from queryable_state.server.query.proxy.scan_merge import MergedScan
 from queryable_state.server.query.proxy.scan_owners import ScanOwners
 from queryable_state.server.query.proxy.size_estimate import measured_by_owners
+from queryable_state.server.query.proxy.watches.watch_merge import MergedWatch
 from queryable_state.server.query.router import Router
 from queryable_state.server.serving.large_request_queue import LARGE_BYTES, LargeRequestQueue
 from queryable_state.v1 import query_pb2
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from queryable_state.server.query.proxy.location_table import LocationTable
     from queryable_state.server.query.router import Deliver, Engine
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.v1 import hot_keys_pb2, registration_pb2, status_pb2
+    from queryable_state.server.query.watch_query import WatchQuery
+    from queryable_state.v1 import hot_keys_pb2, registration_pb2, status_pb2, watch_pb2
     from queryable_state.wire.located_state import LocatedState
     from queryable_state.wire.security.connector import Connector
     from queryable_state.wire.security.signed_calls import CallSigner
@@ -134,6 +136,15 @@ class ProxyRouter(Router):
         return MergedScan(
             query, located, owners, default_timeout_ms=self._default_deadline_ms
         ).messages()
+
+    def watch(
+        self, query: WatchQuery, located: LocatedState
+    ) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
+        self._check_whole_state(query.placement_version)
+        owners = ScanOwners(
+            self._locations, self._calls, server_id=self._server_id, engine=self._engine
+        )
+        return MergedWatch(query, located, owners).messages()
 
     async def measure(
         self, located: LocatedState, timeout_ms: int, *, placement_version: int = 0

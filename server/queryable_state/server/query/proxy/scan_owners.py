@@ -1,4 +1,4 @@
-"""Owners of one scan: remote servers, and this process if it owns key groups."""
+"""Owners of one scan or watch: remote servers, and this process if it owns key groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from queryable_state.server.query.proxy.owner_calls import OwnerCalls
     from queryable_state.server.query.router import Engine
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.v1 import query_pb2
+    from queryable_state.server.query.watch_query import WatchQuery
+    from queryable_state.v1 import query_pb2, watch_pb2
     from queryable_state.wire.located_state import LocatedState, Owner
 
 
@@ -51,6 +52,20 @@ class ScanOwners:
             if owner not in self._kept:
                 self._kept[owner] = self._calls.keep(owner)
             part = self._calls.scan(owner, located, query)
+        async with aclosing(part) as messages:
+            async for message in messages:
+                yield message
+
+    async def watch(
+        self, owner: Owner, located: LocatedState, query: WatchQuery
+    ) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
+        """An owner's part of a watch."""
+        if self._engine is not None and owner.server_id == self._server_id:
+            part = self._engine.watch(query)
+        elif not owner.address:
+            raise QueryableStateError.from_proto(no_owner(located))
+        else:
+            part = self._calls.watch(owner, located, query)
         async with aclosing(part) as messages:
             async for message in messages:
                 yield message

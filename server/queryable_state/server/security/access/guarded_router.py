@@ -10,6 +10,7 @@ from queryable_state.server.query.router import Router
 from queryable_state.server.security.access.caller import caller_of_call
 from queryable_state.server.security.access.grants import Kind, StateName
 from queryable_state.server.security.access.guarded_session import GuardedSession
+from queryable_state.server.security.guarded_watch import GuardedWatch
 from queryable_state.server.security.visible_jobs import VisibleJobs
 from queryable_state.server.security.visible_states import VisibleStates
 from queryable_state.server.serving.large_request_queue import LargeRequestQueue
@@ -21,16 +22,18 @@ if TYPE_CHECKING:
 
     from queryable_state.server.query.router import Deliver, QuerySession
     from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.server.security.access.caller import Caller, StateRights
     from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.security.admission.admission import Quota
-    from queryable_state.v1 import hot_keys_pb2, registration_pb2, status_pb2
+    from queryable_state.v1 import hot_keys_pb2, registration_pb2, status_pb2, watch_pb2
     from queryable_state.wire.located_state import LocatedState
 
 # Part of a page's time that the limit of bytes may delay its messages.
 _LONGEST_PAUSE = 0.5
 
 _SCAN = ("scan", "continue with its page token")
+_WATCH = ("watch", "continue behind its last batch")
 
 
 class GuardedRouter(Router):
@@ -101,6 +104,31 @@ class GuardedRouter(Router):
                         await _wait_for_bytes(rights.quota, query.page_timeout_ms)
                         rights.quota.answered(message.ByteSize())
                         yield message
+
+    async def watch(
+        self, query: WatchQuery, located: LocatedState
+    ) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
+        caller = caller_of_call.get()
+        if caller.is_internal:
+            async with aclosing(self._router.watch(query, located)) as messages:
+                async for message in messages:
+                    yield message
+            return
+        rights = self._access.rights(caller, located.registration)
+        # Keys are read; a prefix, or the whole state, is scanned.
+        kind = Kind.READ if query.keys else Kind.SCAN
+        if kind not in rights.kinds:
+            raise self._access.denials.of_rights(caller, kind, rights)
+        if rights.quota is not None:
+            rights.quota.admit(len(query.keys))
+        guard = GuardedWatch(self._access, lambda: self._check_still_valid(caller, *_WATCH))
+        async with aclosing(guard.messages(self._router.watch(query, located))) as messages:
+            async for message in messages:
+                if rights.quota is not None:
+                    # The server does not wait for a watch that is slowed down: it may get a gap.
+                    await asyncio.sleep(rights.quota.pause_s())
+                    rights.quota.answered(message.ByteSize())
+                yield message
 
     async def measure(
         self, located: LocatedState, timeout_ms: int, *, placement_version: int = 0

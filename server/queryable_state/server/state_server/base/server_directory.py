@@ -88,10 +88,11 @@ class ServerDirectory:
             )
 
     @contextlib.contextmanager
-    def holding(self, timeout_s: float = 5.0) -> Iterator[None]:
+    def holding(self, timeout_s: float = 5.0) -> Iterator[ServerAddresses | None]:
         """Holds the directory's lock as its server; raises if another server holds it.
 
-        Probes share the lock for a moment, so it is retried for `timeout_s`.
+        Yields the addresses of the server before, if that was killed. Probes share the lock for a
+        moment, so it is retried for `timeout_s`.
         """
         self.make()
         with self._opened(self._lock) as fd:
@@ -99,13 +100,14 @@ class ServerDirectory:
                 fcntl.flock(start_fd, fcntl.LOCK_EX)
                 if not _locked(fd, fcntl.LOCK_SH):
                     raise self._held_by_another()
+                killed = self._left_behind()
                 self.withdraw()
                 end_s = time.monotonic() + timeout_s
                 while not _locked(fd, fcntl.LOCK_EX):
                     if time.monotonic() >= end_s:
                         raise self._held_by_another()
                     time.sleep(_PROBE_RETRY_S)
-            yield
+            yield killed
 
     def _held_by_another(self) -> RetryLaterError:
         return RetryLaterError(
@@ -178,6 +180,13 @@ class ServerDirectory:
                 f"{self._addresses} is not readable ({problem}): remove it, and stop the state "
                 "server that holds the directory"
             ) from problem
+
+    def _left_behind(self) -> ServerAddresses | None:
+        """The addresses that a killed server left; None if it left none that can be read."""
+        try:
+            return self.addresses()
+        except CorruptDataError:
+            return None
 
     def publish(self, addresses: ServerAddresses) -> None:
         """Writes the addresses of this server, atomically for every reader."""

@@ -10,8 +10,10 @@ from queryable_state.server.serving.ports import (
     frame_ports,
     require_free,
 )
+from queryable_state.wire.addresses import parse_address
 
 if TYPE_CHECKING:
+    from queryable_state.server.state_server.base.server_directory import ServerAddresses
     from queryable_state.server.state_server.settings import StateServerSettings
 
 
@@ -28,6 +30,14 @@ class StatedPorts(NamedTuple):
     def beginning_at(self, index: int) -> StatedPorts:
         """The same ports, each tried from this place of its setting on."""
         return StatedPorts(*(spec and spec.beginning_at(index) for spec in self))  # type: ignore[arg-type]
+
+    def at_place_of(self, server: ServerAddresses) -> StatedPorts:
+        """The same ports, each tried first at the place that another server had.
+
+        Clients that know only the address of a killed server find the one in its place there.
+        """
+        port = parse_address(server.query, "query port")[1]
+        return self.beginning_at(self.query.ports.index(port)) if port in self.query.ports else self
 
     @classmethod
     def of(cls, settings: StateServerSettings) -> StatedPorts:

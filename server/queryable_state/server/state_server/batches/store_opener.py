@@ -110,6 +110,8 @@ class StoreOpener:
             _log.warning("dropping %s: its operator runs at another parallelism", former.id)
             self._table.remove(former)
             self._background.run(former.store.destroy)
+        if restored.history is not None:
+            subtask.history = restored.history
         if restored.staged_offsets:
             subtask.offsets[opening.batch_id] = restored.staged_offsets
         if restored.staged is not None:

@@ -36,6 +36,7 @@ from queryable_state.server.state_server.queries.version_reads import (
 )
 from queryable_state.server.state_server.queries.window_reads import read_windows
 from queryable_state.server.state_server.read_trace import ReadTrace
+from queryable_state.server.state_server.watches.state_watch import watched
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InternalError, QueryableStateError, VersionGoneError
 from queryable_state.wire.keys.time_window import check_window
@@ -47,11 +48,12 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1 import coordinator_pb2
     from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.queries.key_reads import Readers
     from queryable_state.server.state_server.stores.store_table import StateRoute, StoreTable
-    from queryable_state.v1 import hot_keys_pb2, registration_pb2
+    from queryable_state.v1 import hot_keys_pb2, registration_pb2, watch_pb2
 
 _defects = RateLimitedLog(logging.getLogger(__name__))
 
@@ -130,6 +132,10 @@ class StateReader:
             server_id=self.server_id,
             now_ms=self._now_ms,
         ).messages()
+
+    def watch(self, query: WatchQuery) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
+        """The committed changes of keys of a state."""
+        return watched(query, self._table, self._versions, self._lease, self._background)
 
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
         """The size of a state on this server."""

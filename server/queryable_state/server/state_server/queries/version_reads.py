@@ -95,12 +95,12 @@ def view_at(version: int, subtask: OwnedSubtask) -> StateView:
         ) from gone
 
 
-def held_still(route: StateRoute) -> StateRoute:
-    """Returns a copy of a route for another thread; later changes do not affect it."""
-    return replace(route, subtasks=list(route.subtasks))
-
-
 def newest_version(store: StateStore, consistency: query_pb2.Consistency.ValueType) -> int:
     """The version that a query without `at_version` reads."""
     staged = store.staged_version if consistency == query_pb2.UNCOMMITTED else None
     return store.committed_version if staged is None else staged
+
+
+def held_still(route: StateRoute) -> StateRoute:
+    """Returns a copy of a route for another thread; later changes do not affect it."""
+    return replace(route, subtasks=list(route.subtasks))

@@ -18,6 +18,10 @@ from queryable_state.server.state_server.restore.stored_files import (
 )
 from queryable_state.server.state_server.stores.due_timers import timers_after
 from queryable_state.server.state_server.stores.owned_subtask import SealMark
+from queryable_state.server.state_server.watches.change_history import (
+    DEFAULT_BYTES,
+    ChangeHistory,
+)
 from queryable_state.server.storage.overlay import OverlayBuilder
 from queryable_state.wire.changelog import Changelog, read_changelog
 from queryable_state.wire.errors import QueryableStateError, RetryLaterError
@@ -65,6 +69,8 @@ class ChangelogReplay:
         """Bytes of the files read."""
         self.staged_offsets = b""
         """Digest of the offsets of the staged batch; empty: nothing is staged."""
+        self.history = ChangeHistory(store.committed_version)
+        """The changes of the newest batches applied, for watches."""
         self._id = subtask_id
         self._store = store
         self._lists = lists
@@ -80,6 +86,7 @@ class ChangelogReplay:
 
         Raises `BrokenFilesError` if a file is broken or missing.
         """
+        self.history = ChangeHistory(after)
         wanted = sorted(
             (file for file in changelogs if after < file.batch_id <= up_to),
             key=lambda file: file.batch_id,
@@ -166,6 +173,7 @@ class ChangelogReplay:
         overlay = builder.build()
         self._make_room(overlay)
         self._store.load(batch[0][0].batch_id, overlay)
+        self.history.add(batch[0][0].batch_id, 0, overlay, DEFAULT_BYTES)
 
     def _finish(self, version: int) -> None:
         """Loads the subtask's operator state, and moves over batches without changes."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.restore.operator_lists import OperatorLists
     from queryable_state.server.state_server.stores.owned_subtask import SealMark, SubtaskId
     from queryable_state.server.state_server.stores.store_factory import StoreFactory
+    from queryable_state.server.state_server.watches.change_history import ChangeHistory
     from queryable_state.server.storage.store import StateStore
     from queryable_state.v1 import registration_pb2
 
@@ -55,6 +56,9 @@ class Restored:
 
     staged_offsets: bytes = b""
     """Digest of the offsets of the staged version; empty: nothing is staged."""
+
+    history: ChangeHistory | None = None
+    """The changes of the batches that were replayed; None: nothing was."""
 
     checkpoint_id: int = 0
     """The checkpoint the store starts from; 0: none."""
@@ -152,6 +156,7 @@ class Restorer:
                 states=plan.states,
                 staged=staged,
                 staged_offsets=replay.staged_offsets,
+                history=replay.history,
                 checkpoint_id=0 if source is None else source.checkpoint_id,
                 location="" if source is None else _location(source),
                 broken=broken,

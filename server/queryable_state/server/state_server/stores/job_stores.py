@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
 from queryable_state.server.state_server.stores.waiting_queries import WaitingQueries
+from queryable_state.server.state_server.watches.change_history import DEFAULT_BYTES
+from queryable_state.server.state_server.watches.job_watches import JobWatches
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import PlacementError, Reason, SupersededError
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.base.job_files import JobFiles
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
     from queryable_state.server.state_server.stores.record_cache import RecordCache
+    from queryable_state.server.state_server.watches.change_history import BatchChanges
     from queryable_state.v1 import registration_pb2
 
 _REPORTS_KEPT = 4096
@@ -41,7 +44,10 @@ class JobStores:
     A commit flips every store in one turn of the loop, so no answer mixes two versions.
     """
 
-    def __init__(self, query_id: bytes, server_id: str) -> None:
+    def __init__(
+        self, query_id: bytes, server_id: str, *, history_bytes: int = DEFAULT_BYTES
+    ) -> None:
+        """`history_bytes`: bytes of the changes that it keeps for watches."""
         self.query_id = query_id
         self.run_epoch = 0
         self.subtasks: dict[SubtaskId, OwnedSubtask] = {}
@@ -62,6 +68,8 @@ class JobStores:
         state clears its cache."""
         self.waiting = WaitingQueries()
         """Queries that wait for the next commit."""
+        self.watches = JobWatches()
+        self._history_bytes = history_bytes
         self._timestamps: deque[tuple[int, int]] = deque(maxlen=_INFOS_KEPT)
         self._infos: deque[query_pb2.ReadInfo] = deque((self.info,), maxlen=_INFOS_KEPT)
         # Bounded, because a coordinator that never asks for reports needs no old ones.
@@ -75,7 +83,7 @@ class JobStores:
     def add(self, subtask: OwnedSubtask) -> None:
         """Adds a store, at the job's committed version."""
         self.subtasks[subtask.id] = subtask
-        subtask.store.commit(self.committed_version)
+        self._commit(subtask, self.committed_version, self.info.commit_time_ms)
 
     def superseded_by(self, opened: OwnedSubtask) -> list[OwnedSubtask]:
         """Returns the operator's subtasks at another parallelism, which no task writes any more.
@@ -107,20 +115,39 @@ class JobStores:
         info.version = version
         info.commit_time_ms = commit_time_ms
         info.watermark_ms = watermark_ms
+        changes = []
         for subtask in self.subtasks.values():
-            visible = subtask.store.commit(version)
+            visible = self._commit(subtask, version, commit_time_ms)
             sealed = subtask.forget_up_to(version)
-            subtask.plan_clean_up(visible, sum(each.row_count for each in sealed))
+            subtask.plan_clean_up(
+                None if visible is None else visible.overlay,
+                sum(each.row_count for each in sealed),
+            )
             if visible is not None:
-                for state_id, changes in visible.states.items():
+                changes.append((subtask, visible))
+                for state_id, overlay in visible.overlay.states.items():
                     if state_id in self.records:
-                        self.records[state_id].wrote(changes)
+                        self.records[state_id].wrote(overlay)
             self._reports.extend(sealed)
         self.info = info
         self._infos.append(info)
         if self.waiting:
             self.waiting.committed(version)
+        if self.watches:
+            self.watches.committed(version, changes)
         return True
+
+    def _commit(
+        self, subtask: OwnedSubtask, version: int, commit_time_ms: int
+    ) -> BatchChanges | None:
+        """Commits a store; returns the changes that became visible, None without any."""
+        store = subtask.store
+        staged = store.staged_version
+        visible = store.commit(version)
+        if visible is None or staged is None:
+            return None
+        most_bytes = self._history_bytes // len(self.subtasks)
+        return subtask.history.add(staged, commit_time_ms, visible, most_bytes)
 
     def begin_batch(self, batch_id: int, timestamp_ms: int) -> None:
         """Remembers the timestamp of a batch."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.state_server.hot_keys.recent_keys import RecentKeys
+from queryable_state.server.state_server.watches.change_history import ChangeHistory
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.keys.key_groups import key_group_range
 
@@ -156,6 +157,8 @@ class OwnedSubtask:
     """Rows that tasks processed, by key."""
 
     def __post_init__(self) -> None:
+        self.history = ChangeHistory(self.store.committed_version)
+        """The changes of its newest batches, for watches."""
         self.first_key_group, self.last_key_group = key_group_range(
             self.id.subtask, self.id.parallelism, self.id.max_parallelism
         )

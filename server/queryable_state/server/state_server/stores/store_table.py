@@ -10,6 +10,7 @@ from queryable_state.server.metrics.state_reads import StateReads
 from queryable_state.server.state_server.hot_keys.key_sampler import KeySampler
 from queryable_state.server.state_server.stores.job_stores import JobStores
 from queryable_state.server.state_server.stores.record_cache import RecordCache
+from queryable_state.server.state_server.watches.change_history import DEFAULT_BYTES
 from queryable_state.wire.keys.key_end import key_end
 from queryable_state.wire.keys.time_window import is_windowed
 from queryable_state.wire.operator_state import OPERATOR_KINDS
@@ -84,10 +85,16 @@ class StoreTable:
     Removing a subtask from the table ends its ownership; the caller then closes its store.
     """
 
-    def __init__(self, server_id: str, *, hot_keys: bool = True) -> None:
-        """`hot_keys`: count the keys that queries ask for."""
+    def __init__(
+        self, server_id: str, *, hot_keys: bool = True, history_bytes: int = DEFAULT_BYTES
+    ) -> None:
+        """`hot_keys`: count the keys that queries ask for.
+
+        `history_bytes`: bytes of the changes of each job that it keeps for watches.
+        """
         self._server_id = server_id
         self._hot_keys = hot_keys
+        self._history_bytes = history_bytes
         self._jobs: dict[bytes, JobStores] = {}
         self._routes: dict[int, StateRoute] = {}
 
@@ -103,7 +110,9 @@ class StoreTable:
         """Returns the stores of a job; creates an empty entry if there is none."""
         job = self._jobs.get(query_id)
         if job is None:
-            job = self._jobs[query_id] = JobStores(query_id, self._server_id)
+            job = self._jobs[query_id] = JobStores(
+                query_id, self._server_id, history_bytes=self._history_bytes
+            )
         return job
 
     def subtask(self, subtask_id: SubtaskId) -> OwnedSubtask | None:
@@ -121,9 +130,10 @@ class StoreTable:
         return [each for job in self.jobs() for each in tuple(job.subtasks.values())]
 
     def wake_waiting(self) -> None:
-        """Wakes every waiting query to check again whether this server may answer it."""
+        """Wakes every waiting query and watch to check again whether this server may answer."""
         for job in self._jobs.values():
             job.waiting.wake()
+            job.watches.wake()
 
     def staged_bytes(self) -> int:
         """Bytes that are sealed but not committed."""
@@ -175,6 +185,7 @@ class StoreTable:
                 del job.records[state_id]
         # Queries that wait for its state must be answered by its next owner.
         job.waiting.wake()
+        job.watches.wake()
 
     def remove_job(self, query_id: bytes) -> list[OwnedSubtask]:
         """Removes a job; returns its subtasks, whose stores the caller closes."""

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.web.api import jobs, look_ups, savepoints, scans, status
+from queryable_state.server.web.api.paths import (
+    hot_keys,
+    jobs,
+    look_ups,
+    savepoints,
+    scans,
+    status,
+    watches,
+)
 
 if TYPE_CHECKING:
     from queryable_state.server.web.api.route import Route
@@ -14,6 +22,8 @@ ROUTES: tuple[Route, ...] = (
     *status.ROUTES,
     *look_ups.ROUTES,
     *scans.ROUTES,
+    *watches.ROUTES,
+    *hot_keys.ROUTES,
     *savepoints.ROUTES,
 )
 """The paths that answer in JSON for callers."""

@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
+from queryable_state.server.serving.sockets.accept_loop import AcceptLoop
 
 if TYPE_CHECKING:
     import ssl
@@ -16,16 +17,11 @@ if TYPE_CHECKING:
 
 _log = RateLimitedLog(logging.getLogger(__name__))
 
-# Pause after an error of `accept`, such as too many open files.
-_PAUSE_S = 1.0
-_ACCEPTED_A_TURN = 64
-
 
 class HttpAcceptor:
     """Accepts connections on a listening socket, which it owns, until `close`.
 
-    The event loop reports a TLS connection only after its handshake: it is counted from `accept`
-    on. A connection beyond the limit is closed at once.
+    A connection beyond the limit, also one within its TLS handshake, is closed at once.
     """
 
     def __init__(
@@ -39,60 +35,32 @@ class HttpAcceptor:
     ) -> None:
         """`most`: open connections; `context`: None accepts clear text."""
         self._loop = asyncio.get_running_loop()
-        self._listening = listening
         self._server = server
         self._most = most
         self._context = context
         self._handshake_timeout_s = handshake_timeout_s
         self._opening: set[asyncio.Task[None]] = set()
-        self._resume: asyncio.TimerHandle | None = None
-        self._closed = False
-        listening.setblocking(False)
-        self._loop.add_reader(listening, self._accept)
+        self._accepting = AcceptLoop(listening, self._accepted, what="the web port")
 
     def close(self) -> None:
         """Stops accepting, and gives up handshakes; open connections continue. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._resume is not None:
-            self._resume.cancel()
-        self._loop.remove_reader(self._listening)
-        self._listening.close()
+        self._accepting.close()
         for task in self._opening:
             task.cancel()
 
-    def _accept(self) -> None:
-        for _ in range(_ACCEPTED_A_TURN):
-            try:
-                accepted, _ = self._listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as problem:
-                _log.write(
-                    logging.ERROR,
-                    f"accept {problem.errno}",
-                    "the web port accepts no connection for %g s: %s",
-                    _PAUSE_S,
-                    problem,
-                )
-                self._loop.remove_reader(self._listening)
-                self._resume = self._loop.call_later(
-                    _PAUSE_S, self._loop.add_reader, self._listening, self._accept
-                )
-                return
-            if len(self._server.connections) + len(self._opening) >= self._most:
-                _log.write(
-                    logging.WARNING,
-                    "connections",
-                    "the web port closes new connections, because %d are open",
-                    self._most,
-                )
-                accepted.close()
-                continue
-            task = self._loop.create_task(self._open(accepted))
-            self._opening.add(task)
-            task.add_done_callback(self._opening.discard)
+    def _accepted(self, accepted: socket.socket) -> None:
+        if len(self._server.connections) + len(self._opening) >= self._most:
+            _log.write(
+                logging.WARNING,
+                "connections",
+                "the web port closes new connections, because %d are open",
+                self._most,
+            )
+            accepted.close()
+            return
+        task = self._loop.create_task(self._open(accepted))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
 
     async def _open(self, accepted: socket.socket) -> None:
         """Returns once the connection is open, after its handshake, or closed."""

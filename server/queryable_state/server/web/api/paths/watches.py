@@ -1,0 +1,101 @@
+"""REST path that streams the committed changes of a state as server-sent events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.server.web.api import schemas
+from queryable_state.server.web.api.parameters import JOB, STATE, Parameter
+from queryable_state.server.web.api.proto_json import message_json
+from queryable_state.server.web.api.route import Event, EventStream, JsonText, Route, written
+from queryable_state.v1 import watch_pb2
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from queryable_state.server.web.api.asked import Asked
+    from queryable_state.server.web.api.route import SendEvent
+
+_KEY = Parameter(
+    name="key",
+    kind="text",
+    meaning="Only this key, as JSON of its type; strings need no quotes. Not given: every key.",
+)
+_PREFIX = Parameter(
+    name="prefix",
+    kind="text",
+    meaning="Only keys that begin so: the start of a string, or a JSON array of the first fields.",
+)
+_AFTER = Parameter(
+    name="after_batch",
+    kind="whole number",
+    least=-1,
+    meaning="Changes of later batches than this one; default: the header `Last-Event-ID`, else of "
+    "batches that are committed from now on.",
+)
+
+
+async def _watch(asked: Asked) -> EventStream:
+    request = watch_pb2.WatchKvStateRequest(
+        job=asked.arguments["job"], state_name=asked.arguments["state"], json=True
+    )
+    key, prefix = asked.arguments["key"], asked.arguments["prefix"]
+    if key is not None and prefix is not None:
+        raise InvalidRequestError("give key or prefix, not both")
+    if key is not None or prefix is not None:
+        texts = (await asked.service.located(request)).json
+        if key is not None:
+            request.keys_json.append(texts.key_of_word(key))
+        if prefix is not None:
+            request.prefix_json = texts.key_of_word(prefix)
+    after = asked.arguments["after_batch"]
+    if after is None and asked.last_event_id:
+        after = _AFTER.parse(asked.last_event_id)
+    if after is not None:
+        request.after_batch = after
+
+    async def run(send: SendEvent) -> None:
+        async def write(message: watch_pb2.WatchKvStateResponse) -> None:
+            await send(_event(message))
+
+        await asked.service.stream("WatchKvState", request, write, peer=asked.peer)
+
+    return EventStream(run)
+
+
+def _event(message: watch_pb2.WatchKvStateResponse) -> Event:
+    """The event of a message; its id is the batch after which a client resumes."""
+    body = message_json(message)
+    body["changes"] = list(map(_change, message.changes))
+    return Event(written(body), event_id=str(message.batch) if message.complete else "")
+
+
+def _change(change: watch_pb2.KvChange) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "kind": watch_pb2.ChangeKind.Name(change.kind),
+        "key": JsonText(change.key_json),
+    }
+    for name in ("map_key", "value", "old_value"):
+        text = getattr(change, f"{name}_json")
+        if text:
+            found[name] = JsonText(text)
+    if change.HasField("window"):
+        found["window"] = message_json(change.window)
+    found["old_unknown"] = change.old_unknown
+    return found
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/api/v1/jobs/{job}/states/{state}/watch",
+        name="watch",
+        summary="Streams the committed changes of a key, a prefix or a state, each once, as "
+        "server-sent events: the data of an event is the JSON of a `WatchKvStateResponse`, whose "
+        "changes have `key`, `map_key`, `value` and `old_value` as JSON. An event `error` ends it.",
+        parameters=(JOB, STATE, _KEY, _PREFIX, _AFTER),
+        answer=_watch,
+        schema=schemas.TEXT,
+        is_stream=True,
+    ),
+)
+"""The path, as declared."""
