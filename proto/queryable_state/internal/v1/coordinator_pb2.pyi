@@ -799,6 +799,7 @@ class ReportLoadRequest(_message.Message):
     REFUSED_FIELD_NUMBER: _builtins.int
     REFUSALS_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
+    RESTORES_FIELD_NUMBER: _builtins.int
     process_id: _builtins.str
     """Id of the state server or proxy."""
     refused: _builtins.int
@@ -809,6 +810,8 @@ class ReportLoadRequest(_message.Message):
 
     @_builtins.property
     def states(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateLoad]: ...
+    @_builtins.property
+    def restores(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunningRestore]: ...
     def __init__(
         self,
         *,
@@ -816,14 +819,48 @@ class ReportLoadRequest(_message.Message):
         refused: _builtins.int = ...,
         refusals: _abc.Iterable[Global___RefusedQueries] | None = ...,
         states: _abc.Iterable[Global___StateLoad] | None = ...,
+        restores: _abc.Iterable[Global___RunningRestore] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["process_id", b"process_id", "refusals", b"refusals", "refused", b"refused", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["process_id", b"process_id", "refusals", b"refusals", "refused", b"refused", "restores", b"restores", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReportLoadRequest: _TypeAlias = ReportLoadRequest  # noqa: Y015
+
+@_typing.final
+class RunningRestore(_message.Message):
+    """A restore of a subtask that goes on in the reporting server."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUBTASK_FIELD_NUMBER: _builtins.int
+    STARTED_AT_MS_FIELD_NUMBER: _builtins.int
+    BYTES_DONE_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    started_at_ms: _builtins.int
+    """The server's time."""
+    bytes_done: _builtins.int
+    """Bytes of the files that are read, of all."""
+    bytes: _builtins.int
+    @_builtins.property
+    def subtask(self) -> _backend_pb2.Subtask: ...
+    def __init__(
+        self,
+        *,
+        subtask: _backend_pb2.Subtask | None = ...,
+        started_at_ms: _builtins.int = ...,
+        bytes_done: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["subtask", b"subtask"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "bytes_done", b"bytes_done", "started_at_ms", b"started_at_ms", "subtask", b"subtask"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunningRestore: _TypeAlias = RunningRestore  # noqa: Y015
 
 @_typing.final
 class RefusedQueries(_message.Message):

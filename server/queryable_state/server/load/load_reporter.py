@@ -1,4 +1,4 @@
-"""Reports of a process to the coordinator on the load that clients and tasks cause."""
+"""Reports of a process to the coordinator: its load by clients and tasks, and its restores."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _INTERVAL_S = 5.0
+# Interval while a restore goes on.
+_RESTORES_S = 1.0
 _MOST_REFUSALS = 32
 
 
 class LoadReporter:
-    """Reports refusals and busy keys every five seconds, as long as there are any.
+    """Reports refusals and busy keys every five seconds, as long as there are any, and the progress
+    of restores every second.
 
     A report that fails is left out: the next one has all of the last minute. For the event loop.
     """
@@ -34,8 +37,10 @@ class LoadReporter:
         *,
         gate: Gate | None,
         busy_states: Callable[[], Iterable[coordinator_pb2.StateLoad]] = tuple,
+        restores: Callable[[], Iterable[coordinator_pb2.RunningRestore]] = tuple,
     ) -> None:
         """`gate`: counts the refusals; None: nothing is refused by limits."""
+        self._restores = restores
         self._process_id = process_id
         self._send = send
         self._gate = gate
@@ -49,7 +54,9 @@ class LoadReporter:
 
     async def report(self) -> coordinator_pb2.ReportLoadRequest:
         """The load of the last minute."""
-        report = coordinator_pb2.ReportLoadRequest(process_id=self._process_id)
+        report = coordinator_pb2.ReportLoadRequest(
+            process_id=self._process_id, restores=self._restores()
+        )
         for state in self._busy_states():
             report.states.append(state)
             # A busy state takes about a millisecond.
@@ -70,9 +77,12 @@ class LoadReporter:
     async def _run(self) -> None:
         had_load = False
         while True:
-            await asyncio.sleep(_INTERVAL_S)
+            for _ in range(round(_INTERVAL_S / _RESTORES_S)):
+                await asyncio.sleep(_RESTORES_S)
+                if any(self._restores()):
+                    break
             report = await self.report()
-            has_load = bool(report.refusals or report.states)
+            has_load = bool(report.refusals or report.states or report.restores)
             if not (has_load or had_load):
                 continue
             try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from queryable_state.server.load.load_reporter import LoadReporter
 from queryable_state.server.metrics.collectors.port_metrics import PortMetrics
 from queryable_state.server.metrics.collectors.process_metrics import ProcessMetrics
 from queryable_state.server.metrics.collectors.proxy_metrics import ProxyMetrics
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator_client import CoordinatorClient
     from queryable_state.server.metrics.registry import MetricsRegistry
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
+    from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.state_server.queries.state_reader import StateReader
     from queryable_state.server.state_server.settings import StateServerSettings
     from queryable_state.wire.security.connector import Connector
@@ -52,8 +52,8 @@ def bind_ports(
     metrics: MetricsRegistry,
     watchdog: LoopWatchdog | None,
     replaced: ServerAddresses | None,
-) -> tuple[ServerAddresses, list[QueryServer]]:
-    """Binds the six ports; returns the addresses and the two public servers.
+) -> tuple[ServerAddresses, list[QueryServer], Gate | None]:
+    """Binds the six ports; returns the addresses, the two public servers and their gate.
 
     `stack` closes what answers them; the caller starts and stops the servers. The port of the
     metrics, which gets collectors of the listeners here, answers at once. The ports of `replaced`
@@ -73,9 +73,6 @@ def bind_ports(
     )
     budgets = ClientBudgets(settings.limits.held_bytes)
     gate = open_gate(settings.access, stack, server_id=server_id, secret=settings.secret)
-    LoadReporter(
-        server_id, coordinator.report_load, gate=gate, busy_states=engine.busy_states
-    ).start(stack)
     # Another process may take ports at the same time: the first one decides the place.
     ports, advertised = StatedPorts.of(settings), Advertised(host=settings.advertised_host)
     if replaced is not None:
@@ -144,4 +141,4 @@ def bind_ports(
         backend=advertised.address(settings.host, task_port),
         metrics=advertised.address(settings.host, metrics_port) if metrics_port else "",
     )
-    return addresses, servers
+    return addresses, servers, gate

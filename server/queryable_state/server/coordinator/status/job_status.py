@@ -87,7 +87,7 @@ class JobStatus:
                 info=job_info(self._catalog.view(job)),
                 restarts=job.restarts,
                 operators=operator_statuses(state, job),
-                restores=restores_of(state, job),
+                restores=restores_of(state, job, self._load),
                 watermark=status_pb2.Watermark(watermark_ms=committed.watermark_ms),
                 last_batch=status_pb2.BatchTimes(
                     batch_id=committed.version,

@@ -12,6 +12,7 @@ from queryable_state.internal.v1 import coordinator_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from queryable_state.internal.v1.coordinator_pb2 import RunningRestore
     from queryable_state.v1 import hot_keys_pb2
 
 # Reports arrive every five seconds as long as there is load.
@@ -134,6 +135,14 @@ class LoadTable:
                     )
                 )
         return found
+
+    def restores(self, server_id: str, query_id: bytes) -> dict[tuple[str, int], RunningRestore]:
+        """The restores of a job that go on in a server, by operator uid and subtask."""
+        return {
+            (each.subtask.operator_uid, each.subtask.index): each
+            for each in self.of_process(server_id).restores
+            if each.subtask.query_id == query_id
+        }
 
     def _valid(self) -> list[coordinator_pb2.ReportLoadRequest]:
         now_ms = self._wall_ms()

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
-from queryable_state.server.state_server.hot_keys.owned_hot_keys import busy_states, hot_keys_of
+from queryable_state.server.state_server.hot_keys.owned_hot_keys import hot_keys_of
 from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
 from queryable_state.server.state_server.queries.element_reads import read_elements
 from queryable_state.server.state_server.queries.key_checks import check_whole_keys
@@ -43,9 +43,8 @@ from queryable_state.wire.keys.time_window import check_window
 from queryable_state.wire.operator_state import OPERATOR_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable
 
-    from queryable_state.internal.v1 import coordinator_pb2
     from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.query.watch_query import WatchQuery
@@ -145,10 +144,6 @@ class StateReader:
     def hot_keys(self, state_id: int, limit: int) -> hot_keys_pb2.ListHotKeysResponse:
         """The keys of a state that were touched most often on this server."""
         return hot_keys_of(self._versions.route(state_id), limit)
-
-    def busy_states(self) -> Iterator[coordinator_pb2.StateLoad]:
-        """The hot keys of the states that are touched often on this server."""
-        return busy_states(self._table.routes())
 
     async def _answer_later(
         self, query: query_pb2.Query, trace: ReadTrace | None
