@@ -105,7 +105,8 @@ def _changed_wire_keys(
 ) -> tuple[list[bytes], set[bytes]]:
     """The store keys of records of these wire keys that a sorted overlay writes, and the wire keys
     that it writes or clears."""
-    records, touched = [], set()
+    records: list[bytes] = []
+    touched: set[bytes] = set()
     for key in keys:
         found = overlay.keys_from(key, prefix_end(key), _MOST_VALUES)
         if found:
