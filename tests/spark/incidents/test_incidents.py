@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import threading
 from typing import TYPE_CHECKING, Any
@@ -137,7 +138,10 @@ def test_a_key_takes_most_rows(
     finding = on_call(job).sees(
         "hot", "HOT_KEY", 'Key "sensor-3"', "operator 'counts'", step="queryable-state hotkeys hot"
     )
-    assert "82 % of all rows" in finding["message"]
+    # 82 %, or more while the other subtask has not processed its rows.
+    share = re.search(r"(\d+) % of all rows", finding["message"])
+    assert share, finding
+    assert 80 <= int(share[1]) <= 95
 
 
 def test_a_source_stops_and_holds_the_watermark(
