@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.client._notebook.job_html import job_html
 from queryable_state.client._reading.listing import JobInfo
 from queryable_state.client._status.messages import name_of, scalars
 from queryable_state.v1 import status_pb2
@@ -239,6 +240,9 @@ class JobDescription:
     as_of_ms: int
     age_ms: int
     """The driver does not answer: age of this description. 0: it is current."""
+
+    def _repr_html_(self) -> str:
+        return job_html(self)
 
     @classmethod
     def from_proto(cls, message: status_pb2.JobDescription) -> Self:
