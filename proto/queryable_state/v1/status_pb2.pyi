@@ -867,11 +867,11 @@ class ServerStatus(_message.Message):
     key_groups: _builtins.int
     """Key groups that it owns or, if it is lost, that it owned; one of each operator."""
     refused: _builtins.int
-    """Questions that it refused for lack of memory or because of a limit, since it started."""
+    """Queries that it refused because of a limit of the access file, since it started."""
     refused_last_minute: _builtins.int
     """Of those, refused in the last minute."""
     most_refused: _builtins.str
-    """The caller or address with the most of the last minute; empty: unknown."""
+    """The caller with the most of the last minute; empty: none, or hidden from the asking one."""
     @_builtins.property
     def frames(self) -> _registration_pb2.FrameEndpoint: ...
     @_builtins.property

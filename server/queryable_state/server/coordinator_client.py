@@ -202,6 +202,12 @@ class CoordinatorClient:
         """The state servers that the coordinator knows."""
         return await self._call(self._current().ListServers, request, timeout_s)
 
+    async def report_load(
+        self, request: coordinator_pb2.ReportLoadRequest, *, timeout_s: float | None = None
+    ) -> coordinator_pb2.ReportLoadResponse:
+        """Reports the load of the calling process."""
+        return await self._call(self._current().ReportLoad, request, timeout_s)
+
     async def aclose(self) -> None:
         """Closes the channel; pending calls end with `RetryLaterError`."""
         if not self._closed:

@@ -24,7 +24,10 @@ class Driver:
 
     def known(self) -> KnownStatus:
         return KnownStatus(
-            list_jobs=self.list_jobs, describe_job=self.describe_job, list_servers=self.list_servers
+            list_jobs=self.list_jobs,
+            describe_job=self.describe_job,
+            list_servers=self.list_servers,
+            driver_address=lambda: "driver:6123",
         )
 
     async def list_jobs(self) -> query_pb2.ListJobsResponse:
@@ -68,6 +71,7 @@ async def test_a_job_is_described_as_it_was_known_last(name: str) -> None:
     assert stale.info.health == registration_pb2.JobInfo.UNREACHABLE
     assert [each.code for each in stale.findings] == ["DRIVER_UNREACHABLE", "WATERMARK_STUCK"]
     assert stale.info.problem == stale.findings[0].message
+    assert "driver:6123" in stale.info.problem
     assert [each.batch_id for each in stale.history] == [1]
     assert not (await status.describe_job(asked(name))).history
 
@@ -103,3 +107,15 @@ async def test_jobs_are_not_listed_from_memory_unless_the_caller_allows_it() -> 
     driver.is_away = True
     with pytest.raises(DriverAwayError):
         await status.list_jobs(query_pb2.ListJobsRequest())
+
+
+async def test_what_nobody_asked_about_is_known_all_the_same() -> None:
+    driver = Driver()
+    status = driver.known()
+    await status.refresh(await driver.list_jobs())
+    driver.is_away = True
+    stale = await status.describe_job(asked())
+    assert [each.code for each in stale.findings] == ["DRIVER_UNREACHABLE", "WATERMARK_STUCK"]
+    [job] = (await status.list_jobs(query_pb2.ListJobsRequest(allow_stale=True))).jobs
+    assert "driver:6123" in job.problem
+    assert (await status.list_servers(status_pb2.ListServersRequest())).servers

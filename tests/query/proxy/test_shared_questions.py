@@ -31,6 +31,10 @@ class CountedCoordinator:
         self._client = client
         self.calls: list[str] = []
 
+    @property
+    def address(self) -> str:
+        return self._client.address
+
     async def locate_state(
         self, request: query_pb2.LocateStateRequest
     ) -> query_pb2.LocateStateResponse:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from queryable_state.client import JobDescription, JobError, QueryableStateClient
 
+_MOST_RESTORES = 8
+
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the commands' arguments."""
@@ -83,6 +85,7 @@ async def _servers(options: argparse.Namespace, client: QueryableStateClient) ->
             ms_text(server.renewed_ago_ms),
             str(server.key_groups),
             bytes_text(server.staged_bytes),
+            f"{server.refused_last_minute:,} {server.most_refused}".strip(),
             ", ".join(server.successors),
         )
         for server in servers
@@ -96,6 +99,7 @@ async def _servers(options: argparse.Namespace, client: QueryableStateClient) ->
         "renewed",
         "groups",
         "staged",
+        "refused/min",
         "now at",
     )
     print(*table(head, rows), sep="\n")
@@ -133,8 +137,13 @@ def _lines(job: JobDescription) -> Iterator[str]:
             kind = "savepoint" if snapshot.savepoint else "checkpoint"
             done = percent_text(snapshot.ranges_done, snapshot.ranges)
             yield f"{kind} {snapshot.path} is being written: {done}"
-    if job.restores:
-        yield f"restoring: {len(job.restores)} subtasks"
+    for restore in job.restores[:_MOST_RESTORES]:
+        groups = f"{restore.first_key_group}-{restore.last_key_group}"
+        done = percent_text(restore.bytes_done, restore.bytes)
+        of = f": {done} of {bytes_text(restore.bytes)}" if done else ""
+        yield (f"loading key groups {groups} of {restore.operator_uid} on {restore.server_id}{of}")
+    if len(job.restores) > _MOST_RESTORES:
+        yield f"loading {len(job.restores) - _MOST_RESTORES} more subtasks"
     rows = [
         (
             operator.name or operator.uid,

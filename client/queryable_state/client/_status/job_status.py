@@ -202,6 +202,12 @@ class RestoreProgress:
     first_key_group: int
     last_key_group: int
     server_id: str
+    started_at_ms: int
+    """0: not known yet."""
+    bytes_done: int
+    """Bytes of files that are read, of `bytes`."""
+    bytes: int
+    """0: not known yet."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -36,6 +36,11 @@ class ServerStatus:
     """Key groups it owns, of all operators; of a lost server those that it owned."""
     successors: tuple[str, ...]
     """Of a lost server: the servers that took its key groups."""
+    refused: int
+    """Queries that limits of the access file refused since its start."""
+    refused_last_minute: int
+    most_refused: str
+    """The caller with the most of the last minute; empty: none, or not for this caller to see."""
     age_ms: int
     """The driver does not answer: age of this status. 0: it is current."""
 

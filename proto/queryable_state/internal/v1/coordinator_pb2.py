@@ -24,12 +24,13 @@ _sym_db = _symbol_database.Default()
 
 from queryable_state.internal.v1 import backend_pb2 as queryable__state_dot_internal_dot_v1_dot_backend__pb2
 from queryable_state.internal.v1 import checkpoint_pb2 as queryable__state_dot_internal_dot_v1_dot_checkpoint__pb2
+from queryable_state.v1 import hot_keys_pb2 as queryable__state_dot_v1_dot_hot__keys__pb2
 from queryable_state.v1 import query_pb2 as queryable__state_dot_v1_dot_query__pb2
 from queryable_state.v1 import registration_pb2 as queryable__state_dot_v1_dot_registration__pb2
 from queryable_state.v1 import status_pb2 as queryable__state_dot_v1_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-queryable_state/internal/v1/coordinator.proto\x12\x1bqueryable_state.internal.v1\x1a)queryable_state/internal/v1/backend.proto\x1a,queryable_state/internal/v1/checkpoint.proto\x1a\x1equeryable_state/v1/query.proto\x1a%queryable_state/v1/registration.proto\x1a\x1fqueryable_state/v1/status.proto\"\xd8\x01\n\x15RegisterServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12\x13\n\x0b\x65xecutor_id\x18\x02 \x01(\t\x12\x15\n\rquery_address\x18\x03 \x01(\t\x12\x15\n\rproxy_address\x18\x04 \x01(\t\x12\x17\n\x0f\x62\x61\x63kend_address\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\r\x12\x10\n\x08log_file\x18\x07 \x01(\t\x12\x31\n\x06\x66rames\x18\x08 \x01(\x0b\x32!.queryable_state.v1.FrameEndpoint\"\x94\x01\n\x10HeartbeatRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12<\n\tcommitted\x18\x02 \x03(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x14\n\x0cstaged_bytes\x18\x03 \x01(\x04\x12\x19\n\x11placement_version\x18\x04 \x01(\x04\"w\n\x0cQueryVersion\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x03 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x04 \x01(\x03\x12\x16\n\x0estable_version\x18\x05 \x01(\x03\"\xaa\x01\n\x05Lease\x12\x13\n\x0b\x64uration_ms\x18\x01 \x01(\r\x12\x19\n\x11placement_version\x18\x02 \x01(\x04\x12<\n\tcommitted\x18\x03 \x03(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x33\n\x05owned\x18\x04 \x03(\x0b\x32$.queryable_state.internal.v1.Subtask\",\n\x17\x44\x65registerServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\"\x1a\n\x18\x44\x65registerServerResponse\"w\n\x14\x41ssignSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x15\n\rnot_server_id\x18\x03 \x01(\t\"p\n\x12PlanRestoreRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\"\x97\x02\n\x12OpenSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x10\n\x08restored\x18\x04 \x01(\x08\x12\x15\n\rcheckpoint_id\x18\x05 \x01(\x04\x12\x37\n\x06\x62roken\x18\x06 \x03(\x0b\x32\'.queryable_state.internal.v1.BrokenFile\x12\x18\n\x10\x64ownloaded_bytes\x18\x07 \x01(\x04\x12\x14\n\x0creused_bytes\x18\x08 \x01(\x04\x12\x13\n\x0b\x64uration_ms\x18\t \x01(\x04\"+\n\nBrokenFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\"N\n\x13OpenSubtaskResponse\x12\x19\n\x11placement_version\x18\x01 \x01(\x04\x12\x1c\n\x14\x63omplete_since_batch\x18\x02 \x01(\x03\"m\n\x11\x42\x65ginBatchRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x11\n\tserver_id\x18\x04 \x01(\t\x12\x11\n\tconfig_id\x18\x05 \x01(\t\"\xea\x01\n\x12\x42\x65ginBatchResponse\x12\x11\n\trun_epoch\x18\x01 \x01(\x04\x12\x1a\n\x12\x62\x61tch_timestamp_ms\x18\x02 \x01(\x03\x12\x15\n\rwatermarks_ms\x18\x03 \x03(\x03\x12<\n\tcommitted\x18\x04 \x01(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x16\n\x0eoffsets_digest\x18\x05 \x01(\x0c\x12\x38\n\x07storage\x18\x06 \x01(\x0b\x32\'.queryable_state.internal.v1.JobStorage\"\xb4\x01\n\x15RegisterStatesRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x15\n\roperator_name\x18\x02 \x01(\t\x12\x16\n\x0eoperator_depth\x18\x03 \x01(\r\x12\x35\n\x06states\x18\x04 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\"O\n\x16RegisterStatesResponse\x12\x35\n\x06states\x18\x01 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\"G\n\x17TriggerSavepointRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x11\n\tdirectory\x18\x02 \x01(\t\x12\x0c\n\x04stop\x18\x03 \x01(\x08\"9\n\x18TriggerSavepointResponse\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\"A\n\x10PutObjectRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x11\n\texclusive\x18\x03 \x01(\x08\"$\n\x11PutObjectResponse\x12\x0f\n\x07written\x18\x01 \x01(\x08\" \n\x10GetObjectRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\"0\n\x11GetObjectResponse\x12\r\n\x05\x66ound\x18\x01 \x01(\x08\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"$\n\x12ListObjectsRequest\x12\x0e\n\x06prefix\x18\x01 \x01(\t\"3\n\x13ListObjectsResponse\x12\r\n\x05paths\x18\x01 \x03(\t\x12\r\n\x05sizes\x18\x02 \x03(\x04\"#\n\x13\x44\x65leteObjectRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\"\x16\n\x14\x44\x65leteObjectResponse\"3\n\x11WantsBatchRequest\x12\x10\n\x08\x63lock_id\x18\x01 \x01(\t\x12\x0c\n\x04\x65nds\x18\x02 \x01(\x08\"`\n\x12WantsBatchResponse\x12\x38\n\x06\x64\x65mand\x18\x01 \x01(\x0e\x32(.queryable_state.internal.v1.BatchDemand\x12\x10\n\x08valid_ms\x18\x02 \x01(\r*t\n\x0b\x42\x61tchDemand\x12\x18\n\x14\x42\x41TCH_DEMAND_UNKNOWN\x10\x00\x12\x15\n\x11\x42\x41TCH_DEMAND_NONE\x10\x01\x12\x16\n\x12\x42\x41TCH_DEMAND_BATCH\x10\x02\x12\x1c\n\x18\x42\x41TCH_DEMAND_END_OF_TIME\x10\x03\x32\x94\x10\n\x0b\x43oordinator\x12h\n\x0eRegisterServer\x12\x32.queryable_state.internal.v1.RegisterServerRequest\x1a\".queryable_state.internal.v1.Lease\x12^\n\tHeartbeat\x12-.queryable_state.internal.v1.HeartbeatRequest\x1a\".queryable_state.internal.v1.Lease\x12\x7f\n\x10\x44\x65registerServer\x12\x34.queryable_state.internal.v1.DeregisterServerRequest\x1a\x35.queryable_state.internal.v1.DeregisterServerResponse\x12v\n\rAssignSubtask\x12\x31.queryable_state.internal.v1.AssignSubtaskRequest\x1a\x32.queryable_state.internal.v1.LocateSubtaskResponse\x12h\n\x0bPlanRestore\x12/.queryable_state.internal.v1.PlanRestoreRequest\x1a(.queryable_state.internal.v1.RestorePlan\x12p\n\x0bOpenSubtask\x12/.queryable_state.internal.v1.OpenSubtaskRequest\x1a\x30.queryable_state.internal.v1.OpenSubtaskResponse\x12m\n\nBeginBatch\x12..queryable_state.internal.v1.BeginBatchRequest\x1a/.queryable_state.internal.v1.BeginBatchResponse\x12y\n\x0eRegisterStates\x12\x32.queryable_state.internal.v1.RegisterStatesRequest\x1a\x33.queryable_state.internal.v1.RegisterStatesResponse\x12^\n\x0bLocateState\x12&.queryable_state.v1.LocateStateRequest\x1a\'.queryable_state.v1.LocateStateResponse\x12\x7f\n\x10TriggerSavepoint\x12\x34.queryable_state.internal.v1.TriggerSavepointRequest\x1a\x35.queryable_state.internal.v1.TriggerSavepointResponse\x12j\n\tPutObject\x12-.queryable_state.internal.v1.PutObjectRequest\x1a..queryable_state.internal.v1.PutObjectResponse\x12j\n\tGetObject\x12-.queryable_state.internal.v1.GetObjectRequest\x1a..queryable_state.internal.v1.GetObjectResponse\x12p\n\x0bListObjects\x12/.queryable_state.internal.v1.ListObjectsRequest\x1a\x30.queryable_state.internal.v1.ListObjectsResponse\x12s\n\x0c\x44\x65leteObject\x12\x30.queryable_state.internal.v1.DeleteObjectRequest\x1a\x31.queryable_state.internal.v1.DeleteObjectResponse\x12m\n\nWantsBatch\x12..queryable_state.internal.v1.WantsBatchRequest\x1a/.queryable_state.internal.v1.WantsBatchResponse\x12U\n\x08ListJobs\x12#.queryable_state.v1.ListJobsRequest\x1a$.queryable_state.v1.ListJobsResponse\x12[\n\nListStates\x12%.queryable_state.v1.ListStatesRequest\x1a&.queryable_state.v1.ListStatesResponse\x12Y\n\x0b\x44\x65scribeJob\x12&.queryable_state.v1.DescribeJobRequest\x1a\".queryable_state.v1.JobDescription\x12^\n\x0bListServers\x12&.queryable_state.v1.ListServersRequest\x1a\'.queryable_state.v1.ListServersResponseB\\\n\x1aqueryablestate.internal.v1P\x01Z<spark-queryable-state/queryable_state/internal/v1;internalv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-queryable_state/internal/v1/coordinator.proto\x12\x1bqueryable_state.internal.v1\x1a)queryable_state/internal/v1/backend.proto\x1a,queryable_state/internal/v1/checkpoint.proto\x1a!queryable_state/v1/hot_keys.proto\x1a\x1equeryable_state/v1/query.proto\x1a%queryable_state/v1/registration.proto\x1a\x1fqueryable_state/v1/status.proto\"\xd8\x01\n\x15RegisterServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12\x13\n\x0b\x65xecutor_id\x18\x02 \x01(\t\x12\x15\n\rquery_address\x18\x03 \x01(\t\x12\x15\n\rproxy_address\x18\x04 \x01(\t\x12\x17\n\x0f\x62\x61\x63kend_address\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\r\x12\x10\n\x08log_file\x18\x07 \x01(\t\x12\x31\n\x06\x66rames\x18\x08 \x01(\x0b\x32!.queryable_state.v1.FrameEndpoint\"\x94\x01\n\x10HeartbeatRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12<\n\tcommitted\x18\x02 \x03(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x14\n\x0cstaged_bytes\x18\x03 \x01(\x04\x12\x19\n\x11placement_version\x18\x04 \x01(\x04\"w\n\x0cQueryVersion\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x03 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x04 \x01(\x03\x12\x16\n\x0estable_version\x18\x05 \x01(\x03\"\xaa\x01\n\x05Lease\x12\x13\n\x0b\x64uration_ms\x18\x01 \x01(\r\x12\x19\n\x11placement_version\x18\x02 \x01(\x04\x12<\n\tcommitted\x18\x03 \x03(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x33\n\x05owned\x18\x04 \x03(\x0b\x32$.queryable_state.internal.v1.Subtask\",\n\x17\x44\x65registerServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\"\x1a\n\x18\x44\x65registerServerResponse\"w\n\x14\x41ssignSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x15\n\rnot_server_id\x18\x03 \x01(\t\"p\n\x12PlanRestoreRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\"\x97\x02\n\x12OpenSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x10\n\x08restored\x18\x04 \x01(\x08\x12\x15\n\rcheckpoint_id\x18\x05 \x01(\x04\x12\x37\n\x06\x62roken\x18\x06 \x03(\x0b\x32\'.queryable_state.internal.v1.BrokenFile\x12\x18\n\x10\x64ownloaded_bytes\x18\x07 \x01(\x04\x12\x14\n\x0creused_bytes\x18\x08 \x01(\x04\x12\x13\n\x0b\x64uration_ms\x18\t \x01(\x04\"+\n\nBrokenFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\"N\n\x13OpenSubtaskResponse\x12\x19\n\x11placement_version\x18\x01 \x01(\x04\x12\x1c\n\x14\x63omplete_since_batch\x18\x02 \x01(\x03\"m\n\x11\x42\x65ginBatchRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x11\n\tserver_id\x18\x04 \x01(\t\x12\x11\n\tconfig_id\x18\x05 \x01(\t\"\xea\x01\n\x12\x42\x65ginBatchResponse\x12\x11\n\trun_epoch\x18\x01 \x01(\x04\x12\x1a\n\x12\x62\x61tch_timestamp_ms\x18\x02 \x01(\x03\x12\x15\n\rwatermarks_ms\x18\x03 \x03(\x03\x12<\n\tcommitted\x18\x04 \x01(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x16\n\x0eoffsets_digest\x18\x05 \x01(\x0c\x12\x38\n\x07storage\x18\x06 \x01(\x0b\x32\'.queryable_state.internal.v1.JobStorage\"\xb4\x01\n\x15RegisterStatesRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x15\n\roperator_name\x18\x02 \x01(\t\x12\x16\n\x0eoperator_depth\x18\x03 \x01(\r\x12\x35\n\x06states\x18\x04 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\"O\n\x16RegisterStatesResponse\x12\x35\n\x06states\x18\x01 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\"G\n\x17TriggerSavepointRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x11\n\tdirectory\x18\x02 \x01(\t\x12\x0c\n\x04stop\x18\x03 \x01(\x08\"9\n\x18TriggerSavepointResponse\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\"A\n\x10PutObjectRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x11\n\texclusive\x18\x03 \x01(\x08\"$\n\x11PutObjectResponse\x12\x0f\n\x07written\x18\x01 \x01(\x08\" \n\x10GetObjectRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\"0\n\x11GetObjectResponse\x12\r\n\x05\x66ound\x18\x01 \x01(\x08\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"$\n\x12ListObjectsRequest\x12\x0e\n\x06prefix\x18\x01 \x01(\t\"3\n\x13ListObjectsResponse\x12\r\n\x05paths\x18\x01 \x03(\t\x12\r\n\x05sizes\x18\x02 \x03(\x04\"#\n\x13\x44\x65leteObjectRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\"\x16\n\x14\x44\x65leteObjectResponse\"3\n\x11WantsBatchRequest\x12\x10\n\x08\x63lock_id\x18\x01 \x01(\t\x12\x0c\n\x04\x65nds\x18\x02 \x01(\x08\"`\n\x12WantsBatchResponse\x12\x38\n\x06\x64\x65mand\x18\x01 \x01(\x0e\x32(.queryable_state.internal.v1.BatchDemand\x12\x10\n\x08valid_ms\x18\x02 \x01(\r\"\xee\x01\n\x11ReportLoadRequest\x12\x12\n\nprocess_id\x18\x01 \x01(\t\x12\x0f\n\x07refused\x18\x02 \x01(\x04\x12=\n\x08refusals\x18\x03 \x03(\x0b\x32+.queryable_state.internal.v1.RefusedQueries\x12\x36\n\x06states\x18\x04 \x03(\x0b\x32&.queryable_state.internal.v1.StateLoad\x12=\n\x08restores\x18\x05 \x03(\x0b\x32+.queryable_state.internal.v1.RunningRestore\"\x81\x01\n\x0eRunningRestore\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x15\n\rstarted_at_ms\x18\x02 \x01(\x03\x12\x12\n\nbytes_done\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\"b\n\x0eRefusedQueries\x12\x0e\n\x06\x63\x61ller\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x12\n\nstate_name\x18\x03 \x01(\t\x12\r\n\x05limit\x18\x04 \x01(\t\x12\r\n\x05\x63ount\x18\x05 \x01(\x04\"X\n\tStateLoad\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x39\n\x08hot_keys\x18\x02 \x01(\x0b\x32\'.queryable_state.v1.ListHotKeysResponse\"\x14\n\x12ReportLoadResponse*t\n\x0b\x42\x61tchDemand\x12\x18\n\x14\x42\x41TCH_DEMAND_UNKNOWN\x10\x00\x12\x15\n\x11\x42\x41TCH_DEMAND_NONE\x10\x01\x12\x16\n\x12\x42\x41TCH_DEMAND_BATCH\x10\x02\x12\x1c\n\x18\x42\x41TCH_DEMAND_END_OF_TIME\x10\x03\x32\x83\x11\n\x0b\x43oordinator\x12h\n\x0eRegisterServer\x12\x32.queryable_state.internal.v1.RegisterServerRequest\x1a\".queryable_state.internal.v1.Lease\x12^\n\tHeartbeat\x12-.queryable_state.internal.v1.HeartbeatRequest\x1a\".queryable_state.internal.v1.Lease\x12\x7f\n\x10\x44\x65registerServer\x12\x34.queryable_state.internal.v1.DeregisterServerRequest\x1a\x35.queryable_state.internal.v1.DeregisterServerResponse\x12v\n\rAssignSubtask\x12\x31.queryable_state.internal.v1.AssignSubtaskRequest\x1a\x32.queryable_state.internal.v1.LocateSubtaskResponse\x12h\n\x0bPlanRestore\x12/.queryable_state.internal.v1.PlanRestoreRequest\x1a(.queryable_state.internal.v1.RestorePlan\x12p\n\x0bOpenSubtask\x12/.queryable_state.internal.v1.OpenSubtaskRequest\x1a\x30.queryable_state.internal.v1.OpenSubtaskResponse\x12m\n\nBeginBatch\x12..queryable_state.internal.v1.BeginBatchRequest\x1a/.queryable_state.internal.v1.BeginBatchResponse\x12y\n\x0eRegisterStates\x12\x32.queryable_state.internal.v1.RegisterStatesRequest\x1a\x33.queryable_state.internal.v1.RegisterStatesResponse\x12^\n\x0bLocateState\x12&.queryable_state.v1.LocateStateRequest\x1a\'.queryable_state.v1.LocateStateResponse\x12\x7f\n\x10TriggerSavepoint\x12\x34.queryable_state.internal.v1.TriggerSavepointRequest\x1a\x35.queryable_state.internal.v1.TriggerSavepointResponse\x12j\n\tPutObject\x12-.queryable_state.internal.v1.PutObjectRequest\x1a..queryable_state.internal.v1.PutObjectResponse\x12j\n\tGetObject\x12-.queryable_state.internal.v1.GetObjectRequest\x1a..queryable_state.internal.v1.GetObjectResponse\x12p\n\x0bListObjects\x12/.queryable_state.internal.v1.ListObjectsRequest\x1a\x30.queryable_state.internal.v1.ListObjectsResponse\x12s\n\x0c\x44\x65leteObject\x12\x30.queryable_state.internal.v1.DeleteObjectRequest\x1a\x31.queryable_state.internal.v1.DeleteObjectResponse\x12m\n\nWantsBatch\x12..queryable_state.internal.v1.WantsBatchRequest\x1a/.queryable_state.internal.v1.WantsBatchResponse\x12U\n\x08ListJobs\x12#.queryable_state.v1.ListJobsRequest\x1a$.queryable_state.v1.ListJobsResponse\x12[\n\nListStates\x12%.queryable_state.v1.ListStatesRequest\x1a&.queryable_state.v1.ListStatesResponse\x12Y\n\x0b\x44\x65scribeJob\x12&.queryable_state.v1.DescribeJobRequest\x1a\".queryable_state.v1.JobDescription\x12^\n\x0bListServers\x12&.queryable_state.v1.ListServersRequest\x1a\'.queryable_state.v1.ListServersResponse\x12m\n\nReportLoad\x12..queryable_state.internal.v1.ReportLoadRequest\x1a/.queryable_state.internal.v1.ReportLoadResponseB\\\n\x1aqueryablestate.internal.v1P\x01Z<spark-queryable-state/queryable_state/internal/v1;internalv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,62 +38,72 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'queryable_state.internal.v1
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\032queryablestate.internal.v1P\001Z<spark-queryable-state/queryable_state/internal/v1;internalv1'
-  _globals['_BATCHDEMAND']._serialized_start=2887
-  _globals['_BATCHDEMAND']._serialized_end=3003
-  _globals['_REGISTERSERVERREQUEST']._serialized_start=272
-  _globals['_REGISTERSERVERREQUEST']._serialized_end=488
-  _globals['_HEARTBEATREQUEST']._serialized_start=491
-  _globals['_HEARTBEATREQUEST']._serialized_end=639
-  _globals['_QUERYVERSION']._serialized_start=641
-  _globals['_QUERYVERSION']._serialized_end=760
-  _globals['_LEASE']._serialized_start=763
-  _globals['_LEASE']._serialized_end=933
-  _globals['_DEREGISTERSERVERREQUEST']._serialized_start=935
-  _globals['_DEREGISTERSERVERREQUEST']._serialized_end=979
-  _globals['_DEREGISTERSERVERRESPONSE']._serialized_start=981
-  _globals['_DEREGISTERSERVERRESPONSE']._serialized_end=1007
-  _globals['_ASSIGNSUBTASKREQUEST']._serialized_start=1009
-  _globals['_ASSIGNSUBTASKREQUEST']._serialized_end=1128
-  _globals['_PLANRESTOREREQUEST']._serialized_start=1130
-  _globals['_PLANRESTOREREQUEST']._serialized_end=1242
-  _globals['_OPENSUBTASKREQUEST']._serialized_start=1245
-  _globals['_OPENSUBTASKREQUEST']._serialized_end=1524
-  _globals['_BROKENFILE']._serialized_start=1526
-  _globals['_BROKENFILE']._serialized_end=1569
-  _globals['_OPENSUBTASKRESPONSE']._serialized_start=1571
-  _globals['_OPENSUBTASKRESPONSE']._serialized_end=1649
-  _globals['_BEGINBATCHREQUEST']._serialized_start=1651
-  _globals['_BEGINBATCHREQUEST']._serialized_end=1760
-  _globals['_BEGINBATCHRESPONSE']._serialized_start=1763
-  _globals['_BEGINBATCHRESPONSE']._serialized_end=1997
-  _globals['_REGISTERSTATESREQUEST']._serialized_start=2000
-  _globals['_REGISTERSTATESREQUEST']._serialized_end=2180
-  _globals['_REGISTERSTATESRESPONSE']._serialized_start=2182
-  _globals['_REGISTERSTATESRESPONSE']._serialized_end=2261
-  _globals['_TRIGGERSAVEPOINTREQUEST']._serialized_start=2263
-  _globals['_TRIGGERSAVEPOINTREQUEST']._serialized_end=2334
-  _globals['_TRIGGERSAVEPOINTRESPONSE']._serialized_start=2336
-  _globals['_TRIGGERSAVEPOINTRESPONSE']._serialized_end=2393
-  _globals['_PUTOBJECTREQUEST']._serialized_start=2395
-  _globals['_PUTOBJECTREQUEST']._serialized_end=2460
-  _globals['_PUTOBJECTRESPONSE']._serialized_start=2462
-  _globals['_PUTOBJECTRESPONSE']._serialized_end=2498
-  _globals['_GETOBJECTREQUEST']._serialized_start=2500
-  _globals['_GETOBJECTREQUEST']._serialized_end=2532
-  _globals['_GETOBJECTRESPONSE']._serialized_start=2534
-  _globals['_GETOBJECTRESPONSE']._serialized_end=2582
-  _globals['_LISTOBJECTSREQUEST']._serialized_start=2584
-  _globals['_LISTOBJECTSREQUEST']._serialized_end=2620
-  _globals['_LISTOBJECTSRESPONSE']._serialized_start=2622
-  _globals['_LISTOBJECTSRESPONSE']._serialized_end=2673
-  _globals['_DELETEOBJECTREQUEST']._serialized_start=2675
-  _globals['_DELETEOBJECTREQUEST']._serialized_end=2710
-  _globals['_DELETEOBJECTRESPONSE']._serialized_start=2712
-  _globals['_DELETEOBJECTRESPONSE']._serialized_end=2734
-  _globals['_WANTSBATCHREQUEST']._serialized_start=2736
-  _globals['_WANTSBATCHREQUEST']._serialized_end=2787
-  _globals['_WANTSBATCHRESPONSE']._serialized_start=2789
-  _globals['_WANTSBATCHRESPONSE']._serialized_end=2885
-  _globals['_COORDINATOR']._serialized_start=3006
-  _globals['_COORDINATOR']._serialized_end=5074
+  _globals['_BATCHDEMAND']._serialized_start=3507
+  _globals['_BATCHDEMAND']._serialized_end=3623
+  _globals['_REGISTERSERVERREQUEST']._serialized_start=307
+  _globals['_REGISTERSERVERREQUEST']._serialized_end=523
+  _globals['_HEARTBEATREQUEST']._serialized_start=526
+  _globals['_HEARTBEATREQUEST']._serialized_end=674
+  _globals['_QUERYVERSION']._serialized_start=676
+  _globals['_QUERYVERSION']._serialized_end=795
+  _globals['_LEASE']._serialized_start=798
+  _globals['_LEASE']._serialized_end=968
+  _globals['_DEREGISTERSERVERREQUEST']._serialized_start=970
+  _globals['_DEREGISTERSERVERREQUEST']._serialized_end=1014
+  _globals['_DEREGISTERSERVERRESPONSE']._serialized_start=1016
+  _globals['_DEREGISTERSERVERRESPONSE']._serialized_end=1042
+  _globals['_ASSIGNSUBTASKREQUEST']._serialized_start=1044
+  _globals['_ASSIGNSUBTASKREQUEST']._serialized_end=1163
+  _globals['_PLANRESTOREREQUEST']._serialized_start=1165
+  _globals['_PLANRESTOREREQUEST']._serialized_end=1277
+  _globals['_OPENSUBTASKREQUEST']._serialized_start=1280
+  _globals['_OPENSUBTASKREQUEST']._serialized_end=1559
+  _globals['_BROKENFILE']._serialized_start=1561
+  _globals['_BROKENFILE']._serialized_end=1604
+  _globals['_OPENSUBTASKRESPONSE']._serialized_start=1606
+  _globals['_OPENSUBTASKRESPONSE']._serialized_end=1684
+  _globals['_BEGINBATCHREQUEST']._serialized_start=1686
+  _globals['_BEGINBATCHREQUEST']._serialized_end=1795
+  _globals['_BEGINBATCHRESPONSE']._serialized_start=1798
+  _globals['_BEGINBATCHRESPONSE']._serialized_end=2032
+  _globals['_REGISTERSTATESREQUEST']._serialized_start=2035
+  _globals['_REGISTERSTATESREQUEST']._serialized_end=2215
+  _globals['_REGISTERSTATESRESPONSE']._serialized_start=2217
+  _globals['_REGISTERSTATESRESPONSE']._serialized_end=2296
+  _globals['_TRIGGERSAVEPOINTREQUEST']._serialized_start=2298
+  _globals['_TRIGGERSAVEPOINTREQUEST']._serialized_end=2369
+  _globals['_TRIGGERSAVEPOINTRESPONSE']._serialized_start=2371
+  _globals['_TRIGGERSAVEPOINTRESPONSE']._serialized_end=2428
+  _globals['_PUTOBJECTREQUEST']._serialized_start=2430
+  _globals['_PUTOBJECTREQUEST']._serialized_end=2495
+  _globals['_PUTOBJECTRESPONSE']._serialized_start=2497
+  _globals['_PUTOBJECTRESPONSE']._serialized_end=2533
+  _globals['_GETOBJECTREQUEST']._serialized_start=2535
+  _globals['_GETOBJECTREQUEST']._serialized_end=2567
+  _globals['_GETOBJECTRESPONSE']._serialized_start=2569
+  _globals['_GETOBJECTRESPONSE']._serialized_end=2617
+  _globals['_LISTOBJECTSREQUEST']._serialized_start=2619
+  _globals['_LISTOBJECTSREQUEST']._serialized_end=2655
+  _globals['_LISTOBJECTSRESPONSE']._serialized_start=2657
+  _globals['_LISTOBJECTSRESPONSE']._serialized_end=2708
+  _globals['_DELETEOBJECTREQUEST']._serialized_start=2710
+  _globals['_DELETEOBJECTREQUEST']._serialized_end=2745
+  _globals['_DELETEOBJECTRESPONSE']._serialized_start=2747
+  _globals['_DELETEOBJECTRESPONSE']._serialized_end=2769
+  _globals['_WANTSBATCHREQUEST']._serialized_start=2771
+  _globals['_WANTSBATCHREQUEST']._serialized_end=2822
+  _globals['_WANTSBATCHRESPONSE']._serialized_start=2824
+  _globals['_WANTSBATCHRESPONSE']._serialized_end=2920
+  _globals['_REPORTLOADREQUEST']._serialized_start=2923
+  _globals['_REPORTLOADREQUEST']._serialized_end=3161
+  _globals['_RUNNINGRESTORE']._serialized_start=3164
+  _globals['_RUNNINGRESTORE']._serialized_end=3293
+  _globals['_REFUSEDQUERIES']._serialized_start=3295
+  _globals['_REFUSEDQUERIES']._serialized_end=3393
+  _globals['_STATELOAD']._serialized_start=3395
+  _globals['_STATELOAD']._serialized_end=3483
+  _globals['_REPORTLOADRESPONSE']._serialized_start=3485
+  _globals['_REPORTLOADRESPONSE']._serialized_end=3505
+  _globals['_COORDINATOR']._serialized_start=3626
+  _globals['_COORDINATOR']._serialized_end=5805
 # @@protoc_insertion_point(module_scope)

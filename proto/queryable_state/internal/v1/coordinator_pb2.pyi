@@ -12,6 +12,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from queryable_state.internal.v1 import backend_pb2 as _backend_pb2
 from queryable_state.internal.v1 import checkpoint_pb2 as _checkpoint_pb2
+from queryable_state.v1 import hot_keys_pb2 as _hot_keys_pb2
 from queryable_state.v1 import registration_pb2 as _registration_pb2
 import builtins as _builtins
 import sys
@@ -785,3 +786,151 @@ class WantsBatchResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WantsBatchResponse: _TypeAlias = WantsBatchResponse  # noqa: Y015
+
+@_typing.final
+class ReportLoadRequest(_message.Message):
+    """The load of the last minute that clients and tasks cause in one process. It replaces the report
+    before it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROCESS_ID_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
+    RESTORES_FIELD_NUMBER: _builtins.int
+    process_id: _builtins.str
+    """Id of the state server or proxy."""
+    refused: _builtins.int
+    """Queries and scans refused by limits of the access file since its start."""
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedQueries]:
+        """Those of the last minute."""
+
+    @_builtins.property
+    def states(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateLoad]: ...
+    @_builtins.property
+    def restores(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunningRestore]: ...
+    def __init__(
+        self,
+        *,
+        process_id: _builtins.str = ...,
+        refused: _builtins.int = ...,
+        refusals: _abc.Iterable[Global___RefusedQueries] | None = ...,
+        states: _abc.Iterable[Global___StateLoad] | None = ...,
+        restores: _abc.Iterable[Global___RunningRestore] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["process_id", b"process_id", "refusals", b"refusals", "refused", b"refused", "restores", b"restores", "states", b"states"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportLoadRequest: _TypeAlias = ReportLoadRequest  # noqa: Y015
+
+@_typing.final
+class RunningRestore(_message.Message):
+    """A restore of a subtask that goes on in the reporting server."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUBTASK_FIELD_NUMBER: _builtins.int
+    STARTED_AT_MS_FIELD_NUMBER: _builtins.int
+    BYTES_DONE_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    started_at_ms: _builtins.int
+    """The server's time."""
+    bytes_done: _builtins.int
+    """Bytes of the files that are read, of all."""
+    bytes: _builtins.int
+    @_builtins.property
+    def subtask(self) -> _backend_pb2.Subtask: ...
+    def __init__(
+        self,
+        *,
+        subtask: _backend_pb2.Subtask | None = ...,
+        started_at_ms: _builtins.int = ...,
+        bytes_done: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["subtask", b"subtask"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "bytes_done", b"bytes_done", "started_at_ms", b"started_at_ms", "subtask", b"subtask"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunningRestore: _TypeAlias = RunningRestore  # noqa: Y015
+
+@_typing.final
+class RefusedQueries(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    STATE_NAME_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    caller: _builtins.str
+    job_id: _builtins.str
+    """32 hex digits, as `state_name` empty: of no state, such as lists."""
+    state_name: _builtins.str
+    limit: _builtins.str
+    """Name of the limit: `queries_per_s`."""
+    count: _builtins.int
+    def __init__(
+        self,
+        *,
+        caller: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        state_name: _builtins.str = ...,
+        limit: _builtins.str = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "count", b"count", "job_id", b"job_id", "limit", b"limit", "state_name", b"state_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefusedQueries: _TypeAlias = RefusedQueries  # noqa: Y015
+
+@_typing.final
+class StateLoad(_message.Message):
+    """The keys of a state that are touched most often in one process."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_ID_FIELD_NUMBER: _builtins.int
+    HOT_KEYS_FIELD_NUMBER: _builtins.int
+    query_id: _builtins.bytes
+    @_builtins.property
+    def hot_keys(self) -> _hot_keys_pb2.ListHotKeysResponse: ...
+    def __init__(
+        self,
+        *,
+        query_id: _builtins.bytes = ...,
+        hot_keys: _hot_keys_pb2.ListHotKeysResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hot_keys", b"hot_keys"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hot_keys", b"hot_keys", "query_id", b"query_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StateLoad: _TypeAlias = StateLoad  # noqa: Y015
+
+@_typing.final
+class ReportLoadResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportLoadResponse: _TypeAlias = ReportLoadResponse  # noqa: Y015

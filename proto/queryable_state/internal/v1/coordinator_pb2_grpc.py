@@ -133,6 +133,11 @@ class CoordinatorStub:
                 request_serializer=queryable__state_dot_v1_dot_status__pb2.ListServersRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_v1_dot_status__pb2.ListServersResponse.FromString,
                 _registered_method=True)
+        self.ReportLoad = channel.unary_unary(
+                '/queryable_state.internal.v1.Coordinator/ReportLoad',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ReportLoadRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ReportLoadResponse.FromString,
+                _registered_method=True)
 
 
 class CoordinatorServicer:
@@ -265,6 +270,13 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportLoad(self, request, context):
+        """From state servers and proxies, every few seconds while there is load to tell of.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -362,6 +374,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.ListServers,
                     request_deserializer=queryable__state_dot_v1_dot_status__pb2.ListServersRequest.FromString,
                     response_serializer=queryable__state_dot_v1_dot_status__pb2.ListServersResponse.SerializeToString,
+            ),
+            'ReportLoad': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportLoad,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ReportLoadRequest.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ReportLoadResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -877,6 +894,33 @@ class Coordinator:
             '/queryable_state.internal.v1.Coordinator/ListServers',
             queryable__state_dot_v1_dot_status__pb2.ListServersRequest.SerializeToString,
             queryable__state_dot_v1_dot_status__pb2.ListServersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportLoad(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.Coordinator/ReportLoad',
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ReportLoadRequest.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ReportLoadResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -70,6 +70,8 @@ class CoordinatorStub:
     ListStates: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListStatesRequest, _query_pb2.ListStatesResponse]
     DescribeJob: _grpc.UnaryUnaryMultiCallable[_status_pb2.DescribeJobRequest, _status_pb2.JobDescription]
     ListServers: _grpc.UnaryUnaryMultiCallable[_status_pb2.ListServersRequest, _status_pb2.ListServersResponse]
+    ReportLoad: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ReportLoadRequest, _coordinator_pb2.ReportLoadResponse]
+    """From state servers and proxies, every few seconds while there is load to tell of."""
 
 @_typing.type_check_only
 class CoordinatorAsyncStub(CoordinatorStub):
@@ -107,6 +109,8 @@ class CoordinatorAsyncStub(CoordinatorStub):
     ListStates: _aio.UnaryUnaryMultiCallable[_query_pb2.ListStatesRequest, _query_pb2.ListStatesResponse]  # type: ignore[assignment]
     DescribeJob: _aio.UnaryUnaryMultiCallable[_status_pb2.DescribeJobRequest, _status_pb2.JobDescription]  # type: ignore[assignment]
     ListServers: _aio.UnaryUnaryMultiCallable[_status_pb2.ListServersRequest, _status_pb2.ListServersResponse]  # type: ignore[assignment]
+    ReportLoad: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ReportLoadRequest, _coordinator_pb2.ReportLoadResponse]  # type: ignore[assignment]
+    """From state servers and proxies, every few seconds while there is load to tell of."""
 
 class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -255,5 +259,13 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _status_pb2.ListServersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_status_pb2.ListServersResponse, _abc.Awaitable[_status_pb2.ListServersResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ReportLoad(
+        self,
+        request: _coordinator_pb2.ReportLoadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ReportLoadResponse, _abc.Awaitable[_coordinator_pb2.ReportLoadResponse]]:
+        """From state servers and proxies, every few seconds while there is load to tell of."""
 
 def add_CoordinatorServicer_to_server(servicer: CoordinatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -40,6 +40,7 @@ from queryable_state.server.coordinator.servers.subtasks import Subtasks
 from queryable_state.server.coordinator.service import CoordinatorService
 from queryable_state.server.coordinator.status.job_facts import FactTable
 from queryable_state.server.coordinator.status.job_status import JobStatus
+from queryable_state.server.coordinator.status.load_table import LoadTable
 from queryable_state.server.coordinator.status.server_list import ServerList
 from queryable_state.server.metrics.collectors.driver_metrics import DriverMetrics
 
@@ -146,8 +147,11 @@ class CoordinatorParts:
         self.checkpointing = Checkpointing(
             engine, state, roots, self.clients, self.commits, published
         )
-        self.job_status = JobStatus(state, self.catalog, roots, self.checkpointing, self.facts)
-        self.servers = ServerList(state)
+        self.load = LoadTable(wall_ms)
+        self.job_status = JobStatus(
+            state, self.catalog, roots, self.checkpointing, self.facts, self.load
+        )
+        self.servers = ServerList(state, self.load)
         self.metrics_port = DriverMetricsPort(
             settings,
             DriverMetrics(self.catalog, self.job_status, self.servers, self.checkpointing.history),
@@ -181,6 +185,7 @@ class CoordinatorParts:
                 self.marker_batches,
                 self.job_status,
                 self.servers,
+                self.load,
                 waiting=max(1, settings.workers * 3 // 4),
             ),
             settings,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.recovery.watcher import Watcher
     from queryable_state.server.coordinator.servers.leases import Leases
     from queryable_state.server.coordinator.status.job_status import JobStatus
+    from queryable_state.server.coordinator.status.load_table import LoadTable
     from queryable_state.server.coordinator.status.server_list import ServerList
     from queryable_state.v1 import status_pb2
 
@@ -61,6 +62,7 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
         marker_batches: MarkerBatches,
         job_status: JobStatus,
         servers: ServerList,
+        load: LoadTable,
         *,
         waiting: int,
     ) -> None:
@@ -73,6 +75,7 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
         self._marker_batches = marker_batches
         self._job_status = job_status
         self._servers = servers
+        self._load = load
         # Calls that wait for servers or files may not use all threads: leases must be renewed
         # however many batches begin.
         self._waiting = threading.BoundedSemaphore(waiting)
@@ -197,6 +200,12 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
         self, request: status_pb2.ListServersRequest, context: grpc.ServicerContext
     ) -> status_pb2.ListServersResponse:
         return _answer(self._servers.list_servers, request, context)
+
+    def ReportLoad(
+        self, request: coordinator_pb2.ReportLoadRequest, context: grpc.ServicerContext
+    ) -> coordinator_pb2.ReportLoadResponse:
+        _answer(self._load.reported, request, context)
+        return coordinator_pb2.ReportLoadResponse()
 
     def _in_turn(self, ask: Callable[[_Request], _Response]) -> Callable[[_Request], _Response]:
         def asked(request: _Request) -> _Response:

@@ -17,9 +17,17 @@ if TYPE_CHECKING:
 
 _AWAY = (DriverAwayError, QueryTimeoutError)
 
-# Findings whose text may quote records and exceptions of user functions.
-_OF_DATA = ("JOB_FAILED", "JOB_RESTARTING", "POISON_RECORD")
 _HIDDEN = "A run of the job has failed; a grant on all states of the job shows the cause."
+# Instead of texts that may quote records, keys, callers, addresses, and exceptions of user
+# functions.
+_HIDDEN_TEXTS = {
+    "JOB_FAILED": _HIDDEN,
+    "JOB_RESTARTING": _HIDDEN,
+    "POISON_RECORD": _HIDDEN,
+    "HOT_KEY": "One key is touched far more often than others.",
+    "CLIENT_LIMITED": "A client reaches its limits.",
+    "DRIVER_UNREACHABLE": "The driver of the job does not answer.",
+}
 
 
 class VisibleJobs:
@@ -110,9 +118,9 @@ def _restricted(
     if not description.HasField("last_error"):
         answer.ClearField("last_error")
     for finding in answer.findings:
-        if finding.code in _OF_DATA:
-            finding.message = _HIDDEN
-    _hide_problem(answer.info)
+        if finding.code in _HIDDEN_TEXTS:
+            finding.message = _HIDDEN_TEXTS[finding.code]
+    answer.info.problem = answer.findings[0].message if answer.findings else ""
     return answer
 
 
@@ -122,5 +130,10 @@ def _visible_names(caller: Caller, job: registration_pb2.JobInfo) -> list[str]:
 
 
 def _hide_problem(info: registration_pb2.JobInfo) -> None:
-    if info.health in {registration_pb2.JobInfo.FAILING, registration_pb2.JobInfo.RESTARTING}:
+    health = registration_pb2.JobInfo
+    if info.health in {health.FAILING, health.RESTARTING}:
         info.problem = _HIDDEN
+    elif info.health == health.UNREACHABLE:
+        info.problem = _HIDDEN_TEXTS["DRIVER_UNREACHABLE"]
+    elif info.health == health.ATTENTION:
+        info.problem = "A finding needs attention: `queryable-state status JOB` shows it."

@@ -71,6 +71,7 @@ class BackendParts:
         )
         restorer = Restorer(factory, file_systems, copies, threads.loading, stores.scratch)
         self.restores = restorer.counts
+        self.running_restores = restorer.running
         self._opener = AttemptStarter(
             coordinator,
             table,

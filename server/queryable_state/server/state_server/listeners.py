@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator_client import CoordinatorClient
     from queryable_state.server.metrics.registry import MetricsRegistry
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
+    from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.state_server.queries.state_reader import StateReader
     from queryable_state.server.state_server.settings import StateServerSettings
     from queryable_state.wire.security.connector import Connector
@@ -51,8 +52,8 @@ def bind_ports(
     metrics: MetricsRegistry,
     watchdog: LoopWatchdog | None,
     replaced: ServerAddresses | None,
-) -> tuple[ServerAddresses, list[QueryServer]]:
-    """Binds the six ports; returns the addresses and the two public servers.
+) -> tuple[ServerAddresses, list[QueryServer], Gate | None]:
+    """Binds the six ports; returns the addresses, the two public servers and their gate.
 
     `stack` closes what answers them; the caller starts and stops the servers. The port of the
     metrics, which gets collectors of the listeners here, answers at once. The ports of `replaced`
@@ -140,4 +141,4 @@ def bind_ports(
         backend=advertised.address(settings.host, task_port),
         metrics=advertised.address(settings.host, metrics_port) if metrics_port else "",
     )
-    return addresses, servers
+    return addresses, servers, gate

@@ -14,6 +14,7 @@ import grpc.aio
 from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.server.lease_clock import lease_s
+from queryable_state.server.load.load_reporter import LoadReporter
 from queryable_state.server.metrics.collectors.owner_metrics import OwnerMetrics
 from queryable_state.server.metrics.collectors.store_metrics import StoreMetrics
 from queryable_state.server.metrics.registry import MetricsRegistry
@@ -26,6 +27,7 @@ from queryable_state.server.state_server.backend_parts import BackendParts, Stor
 from queryable_state.server.state_server.base.lease import Lease
 from queryable_state.server.state_server.base.thread_pool import ServerThreads
 from queryable_state.server.state_server.heartbeats import Heartbeats
+from queryable_state.server.state_server.hot_keys.owned_hot_keys import busy_states
 from queryable_state.server.state_server.lease_calls import CoordinatorLeaseCalls
 from queryable_state.server.state_server.listeners import bind_ports
 from queryable_state.server.state_server.queries.state_reader import StateReader
@@ -161,7 +163,7 @@ class StateServer:
                 interceptors=(SignatureInterceptor(signatures),),
                 options=server_options(settings.limits.message_bytes),
             )
-            addresses, public = bind_ports(
+            addresses, public, gate = bind_ports(
                 settings,
                 self.engine,
                 coordinator,
@@ -188,6 +190,13 @@ class StateServer:
             )
             stack.push_async_callback(parts.aclose)
             self._staging = parts.staging
+            LoadReporter(
+                self.server_id,
+                coordinator.report_load,
+                gate=gate,
+                busy_states=lambda: busy_states(self.table.routes()),
+                restores=parts.running_restores.progress,
+            ).start(stack)
             self.metrics.add(OwnerMetrics(self.table, self.lease, self.engine, parts).collect)
             self.metrics.add(StoreMetrics(self.table, self._threads.background).collect)
             backend_pb2_grpc.add_StateBackendServicer_to_server(parts.service, backend)

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.status.texts import age_text, clock_text, count_text
+from queryable_state.server.coordinator.status.finding import ERROR, WARNING, finding
+from queryable_state.server.status_texts import age_text, clock_text, count_text
 from queryable_state.v1 import registration_pb2, status_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from queryable_state.server.coordinator.status.situation import Situation
-
-WARNING = status_pb2.Finding.WARNING
-ERROR = status_pb2.Finding.ERROR
 
 # Spark's default trigger and short pauses of a source are shorter.
 _STUCK_MS = 30_000
@@ -40,8 +38,13 @@ def findings_of(situation: Situation) -> list[status_pb2.Finding]:
         _watermarks,
         _checkpoints,
     )
-    found = [finding for rule in rules for finding in rule(situation)]
-    return sorted(found, key=lambda finding: -finding.severity)
+    found = [each for rule in rules for each in rule(situation)]
+    return most_urgent_first(found)
+
+
+def most_urgent_first(findings: list[status_pb2.Finding]) -> list[status_pb2.Finding]:
+    """The findings, errors before warnings."""
+    return sorted(findings, key=lambda each: -each.severity)
 
 
 def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
@@ -68,7 +71,7 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
     if error.record:
         where = f" in operator {error.operator}" if error.operator else ""
         key = f", key {error.key_json}" if error.key_json else ""
-        yield _finding(
+        yield finding(
             "POISON_RECORD",
             severity,
             since_ms,
@@ -78,7 +81,7 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
             "the source; then start the job again from its checkpoint, which repeats the batch.",
         )
         return
-    yield _finding(
+    yield finding(
         "JOB_FAILED" if ended and not situation.restart_at_ms else "JOB_RESTARTING",
         severity,
         since_ms,
@@ -90,7 +93,7 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
 
 def _refusals(situation: Situation) -> Iterator[status_pb2.Finding]:
     if situation.refusal and situation.is_running:
-        yield _finding(
+        yield finding(
             "RUN_REFUSED",
             ERROR,
             0,
@@ -125,7 +128,7 @@ def _lost_servers(situation: Situation) -> Iterator[status_pb2.Finding]:
         host = server.query_address.rpartition(":")[0]
         log = f", log {server.log_file}" if server.log_file else ""
         process = f"executor {server.executor_id} on {host} (process {server.pid}{log})"
-        yield _finding(
+        yield finding(
             "SERVER_LOST",
             WARNING if is_over else ERROR,
             departure.at_ms,
@@ -140,7 +143,7 @@ def _lost_servers(situation: Situation) -> Iterator[status_pb2.Finding]:
 
 def _damaged_files(situation: Situation) -> Iterator[status_pb2.Finding]:
     for damaged in situation.damaged:
-        yield _finding(
+        yield finding(
             "CHECKPOINT_DAMAGED",
             WARNING if situation.is_running else ERROR,
             damaged.at_ms,
@@ -164,7 +167,7 @@ def _batches(situation: Situation) -> Iterator[status_pb2.Finding]:
                 if situation.usual_batch_ms
                 else ""
             )
-            yield _finding(
+            yield finding(
                 "BATCH_SLOW",
                 WARNING,
                 batch.running_since_ms,
@@ -175,7 +178,7 @@ def _batches(situation: Situation) -> Iterator[status_pb2.Finding]:
     elif batch.batch_id < 0 and not situation.committed_at_ms:
         age_ms = now_ms - description.info.started_at_ms
         if description.info.started_at_ms and age_ms >= _NO_BATCH_MS:
-            yield _finding(
+            yield finding(
                 "NO_BATCH",
                 WARNING,
                 description.info.started_at_ms,
@@ -202,7 +205,7 @@ def _watermarks(situation: Situation) -> Iterator[status_pb2.Finding]:
     ]
     cause = f"; {'; '.join(idle[:_MOST_NAMED])}" if idle and len(idle) < len(sources) else ""
     value = clock_text(watermark.watermark_ms) if watermark.watermark_ms else "no value"
-    yield _finding(
+    yield finding(
         "WATERMARK_STUCK",
         WARNING,
         watermark.moved_at_ms,
@@ -218,7 +221,7 @@ def _watermarks(situation: Situation) -> Iterator[status_pb2.Finding]:
 def _checkpoints(situation: Situation) -> Iterator[status_pb2.Finding]:
     status, now_ms = situation.description.checkpoints, situation.now_ms
     if status.failures_in_a_row:
-        yield _finding(
+        yield finding(
             "CHECKPOINT_FAILING",
             WARNING,
             status.last_failure_at_ms,
@@ -238,7 +241,7 @@ def _checkpoints(situation: Situation) -> Iterator[status_pb2.Finding]:
     if age_ms < max(_LEAST_AGE_MS, _INTERVALS * status.interval_ms):
         return
     declined = next((each.failure for each in status.newest if each.outcome == each.DECLINED), "")
-    yield _finding(
+    yield finding(
         "CHECKPOINT_OLD",
         WARNING,
         since_ms,
@@ -246,20 +249,4 @@ def _checkpoints(situation: Situation) -> Iterator[status_pb2.Finding]:
         f"{age_text(status.interval_ms)}" + (f": {declined}" if declined else "."),
         "Look at the failures and durations of checkpoints in `queryable-state status JOB`; a "
         "restart now replays all changelogs since that checkpoint.",
-    )
-
-
-def _finding(
-    code: str,
-    severity: status_pb2.Finding.Severity.ValueType,
-    since_ms: int,
-    message: str,
-    next_step: str,
-) -> status_pb2.Finding:
-    return status_pb2.Finding(
-        code=code,
-        severity=severity,
-        since_ms=since_ms,
-        message=message if message.endswith(".") else f"{message}.",
-        next_step=next_step,
     )

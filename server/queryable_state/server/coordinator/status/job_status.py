@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.batches.catalog import job_info
 from queryable_state.server.coordinator.model.jobs import FAILED, RUNNING
 from queryable_state.server.coordinator.status.checkpoint_status import checkpoint_status
-from queryable_state.server.coordinator.status.findings import findings_of
+from queryable_state.server.coordinator.status.findings import findings_of, most_urgent_first
+from queryable_state.server.coordinator.status.load_findings import load_findings
 from queryable_state.server.coordinator.status.operator_status import operator_statuses, restores_of
 from queryable_state.server.coordinator.status.reports import RunFailure
 from queryable_state.server.coordinator.status.situation import Situation, health_of
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.roots.job_roots import JobRoots
     from queryable_state.server.coordinator.status.job_facts import FactTable, JobFacts
+    from queryable_state.server.coordinator.status.load_table import LoadTable
 
 # Proxies list jobs up to ten times a second.
 _HEALTH_S = 0.5
@@ -37,12 +40,14 @@ class JobStatus:
         roots: JobRoots,
         checkpointing: Checkpointing,
         facts: FactTable,
+        load: LoadTable,
     ) -> None:
         self._state = state
         self._catalog = catalog
         self._roots = roots
         self._checkpointing = checkpointing
         self._facts = facts
+        self._load = load
         self._healths: dict[bytes, tuple[float, registration_pb2.JobInfo]] = {}
 
     def describe(self, request: status_pb2.DescribeJobRequest) -> status_pb2.JobDescription:
@@ -82,7 +87,7 @@ class JobStatus:
                 info=job_info(self._catalog.view(job)),
                 restarts=job.restarts,
                 operators=operator_statuses(state, job),
-                restores=restores_of(state, job),
+                restores=restores_of(state, job, self._load),
                 watermark=status_pb2.Watermark(watermark_ms=committed.watermark_ms),
                 last_batch=status_pb2.BatchTimes(
                     batch_id=committed.version,
@@ -122,7 +127,13 @@ class JobStatus:
                 damaged=tuple(facts.damaged),
                 departures=departures,
             )
-        findings = findings_of(situation)
+        findings = most_urgent_first(
+            [*findings_of(situation), *load_findings(self._load, query_id)]
+        )
+        for each in findings:
+            # A command to be copied as it stands.
+            name = shlex.quote(description.info.name or query_id.hex())
+            each.next_step = each.next_step.replace(" JOB`", f" {name}`")
         description.findings.extend(findings)
         description.info.health = health_of(situation, findings)
         description.info.problem = findings[0].message if findings else ""

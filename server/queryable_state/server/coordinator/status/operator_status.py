@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.jobs import Job
     from queryable_state.server.coordinator.model.operators import Operator
     from queryable_state.server.coordinator.model.state import CoordinatorState
+    from queryable_state.server.coordinator.status.load_table import LoadTable
 
 
 def operator_statuses(state: CoordinatorState, job: Job) -> list[status_pb2.OperatorStatus]:
@@ -54,21 +55,27 @@ def operator_statuses(state: CoordinatorState, job: Job) -> list[status_pb2.Oper
     return statuses
 
 
-def restores_of(state: CoordinatorState, job: Job) -> list[status_pb2.RestoreProgress]:
+def restores_of(
+    state: CoordinatorState, job: Job, load: LoadTable
+) -> list[status_pb2.RestoreProgress]:
     """The subtasks whose owner may be loading stored state. Call inside a transaction."""
     found = []
     for operator in state.placement.operators(job.query_id):
         for index, ownership in operator.subtasks.items():
             if ownership.restoring:
                 first, last = key_group_range(index, operator.parallelism, operator.max_parallelism)
-                found.append(
-                    status_pb2.RestoreProgress(
-                        operator_uid=operator.uid,
-                        first_key_group=first,
-                        last_key_group=last,
-                        server_id=ownership.server_id,
-                    )
+                progress = status_pb2.RestoreProgress(
+                    operator_uid=operator.uid,
+                    first_key_group=first,
+                    last_key_group=last,
+                    server_id=ownership.server_id,
                 )
+                reported = load.restores(ownership.server_id, job.query_id)
+                running = reported.get((operator.uid, index))
+                if running is not None:
+                    progress.started_at_ms = running.started_at_ms
+                    progress.bytes_done, progress.bytes = running.bytes_done, running.bytes
+                found.append(progress)
     return found
 
 

@@ -11,13 +11,15 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.departed.departures import Departure
     from queryable_state.server.coordinator.model.servers import Server
     from queryable_state.server.coordinator.model.state import CoordinatorState
+    from queryable_state.server.coordinator.status.load_table import LoadTable
 
 
 class ServerList:
     """Lists the state servers. Thread-safe, no I/O."""
 
-    def __init__(self, state: CoordinatorState) -> None:
+    def __init__(self, state: CoordinatorState, load: LoadTable) -> None:
         self._state = state
+        self._load = load
 
     def list_servers(
         self, _request: status_pb2.ListServersRequest
@@ -40,6 +42,7 @@ class ServerList:
 
     def _status(self, server: Server, now_ms: int, wall_ms: int) -> status_pb2.ServerStatus:
         ago_ms = now_ms - server.renewed_ms
+        refused = self._load.of_process(server.server_id)
         return status_pb2.ServerStatus(
             server_id=server.server_id,
             executor_id=server.executor_id,
@@ -60,6 +63,10 @@ class ServerList:
             renewed_ago_ms=ago_ms,
             staged_bytes=server.staged_bytes,
             key_groups=self._key_groups(server),
+            refused=refused.refused,
+            refused_last_minute=sum(each.count for each in refused.refusals),
+            # The reports begin with the most.
+            most_refused=refused.refusals[0].caller if refused.refusals else "",
         )
 
     def _departed(self, departure: Departure, now_ms: int, wall_ms: int) -> status_pb2.ServerStatus:

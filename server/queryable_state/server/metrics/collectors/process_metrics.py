@@ -46,7 +46,7 @@ class ProcessMetrics:
         )
         access = None if self._gate is None else self._gate.access
         denials = {} if access is None else access.denials.counts.copy()
-        limited = {} if access is None else access.admission.refused.copy()
+        limited = {} if access is None else access.refusals.total.copy()
         yield counter(
             "denials",
             "Calls without a valid token or grant, by cause.",

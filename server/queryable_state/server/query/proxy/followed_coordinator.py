@@ -125,6 +125,12 @@ class FollowedCoordinator:
         """Same contract as `CoordinatorClient.list_servers`."""
         return await self._call(lambda client: client.list_servers(request))
 
+    async def report_load(
+        self, request: coordinator_pb2.ReportLoadRequest
+    ) -> coordinator_pb2.ReportLoadResponse:
+        """Same contract as `CoordinatorClient.report_load`."""
+        return await self._call(lambda client: client.report_load(request))
+
     async def locate_state(
         self, request: query_pb2.LocateStateRequest
     ) -> query_pb2.LocateStateResponse:

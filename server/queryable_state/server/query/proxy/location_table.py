@@ -49,6 +49,11 @@ class _ResolvedName:
 class PlacementSource(Protocol):
     """The calls to the coordinator that resolve jobs, states and owners."""
 
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the coordinator; empty: none was reached."""
+        ...
+
     async def locate_state(
         self, request: query_pb2.LocateStateRequest
     ) -> query_pb2.LocateStateResponse:
@@ -101,6 +106,7 @@ class LocationTable:
             list_jobs=self._jobs.answer,
             describe_job=lambda request: _for_clients(coordinator.describe_job(request)),
             list_servers=lambda request: _for_clients(coordinator.list_servers(request)),
+            driver_address=lambda: coordinator.address,
         )
 
     def cached(self, state_id: int) -> LocatedState | None:
@@ -186,6 +192,10 @@ class LocationTable:
     ) -> status_pb2.JobDescription:
         """Same contract as `KnownStatus.describe_job`."""
         return await self._status.describe_job(request)
+
+    async def refresh(self, jobs: query_pb2.ListJobsResponse) -> None:
+        """Same contract as `KnownStatus.refresh`."""
+        await self._status.refresh(jobs)
 
     async def list_servers(
         self, request: status_pb2.ListServersRequest

@@ -9,6 +9,7 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Self
 
+from queryable_state.server.load.load_reporter import LoadReporter
 from queryable_state.server.metrics.collectors.port_metrics import PortMetrics
 from queryable_state.server.metrics.collectors.process_metrics import ProcessMetrics
 from queryable_state.server.metrics.collectors.proxy_metrics import ProxyMetrics
@@ -116,6 +117,7 @@ class ProxyServer:
             )
             stack.push_async_callback(router.aclose)
             gate = open_gate(settings.access, stack, server_id=self.server_id)
+            LoadReporter(self.server_id, coordinator.report_load, gate=gate).start(stack)
             budgets = ClientBudgets(settings.limits.held_bytes)
             server = QueryServer(
                 router,
@@ -165,7 +167,7 @@ class ProxyServer:
             server.set_serving(found)
             for background in (
                 be_lame_duck(self.shutdown, [server], settings.lame_duck_s),
-                _follow_coordinator(coordinator, server),
+                _follow_coordinator(coordinator, locations, server),
             ):
                 task = asyncio.create_task(background)
                 stack.push_async_callback(asyncio.wait, [task])
@@ -227,13 +229,17 @@ class ProxyServer:
         await self.aclose()
 
 
-async def _follow_coordinator(coordinator: FollowedCoordinator, server: QueryServer) -> None:
-    """Sets the health status by whether the coordinator answers."""
+async def _follow_coordinator(
+    coordinator: FollowedCoordinator, locations: LocationTable, server: QueryServer
+) -> None:
+    """Sets the health status by whether the coordinator answers, and keeps what it knows."""
     reported = ""
     while True:
         await asyncio.sleep(_HEALTH_CHECK_S)
         try:
-            await coordinator.list_jobs(query_pb2.ListJobsRequest(), timeout_s=_HEALTH_TIMEOUT_S)
+            jobs = await coordinator.list_jobs(
+                query_pb2.ListJobsRequest(), timeout_s=_HEALTH_TIMEOUT_S
+            )
         except QueryableStateError as failure:
             if failure.message != reported:
                 _log.warning("the coordinator does not answer: %s", failure)
@@ -242,3 +248,4 @@ async def _follow_coordinator(coordinator: FollowedCoordinator, server: QuerySer
         else:
             reported = ""
             server.set_serving(True)
+            await locations.refresh(jobs)

@@ -20,6 +20,7 @@ from queryable_state.server.security.access.jwt_verifier import (
 )
 from queryable_state.server.security.access.tokens import digest_of
 from queryable_state.server.security.admission.admission import Admission
+from queryable_state.server.security.admission.recent_refusals import RecentRefusals
 from queryable_state.server.security.open_sessions import OpenSessions
 from queryable_state.wire.errors import RetryLaterError
 from queryable_state.wire.security.file_stamp import FileStamp
@@ -68,7 +69,9 @@ class AccessControl:
         self.generation = 1
         """Version of the rules; callers authenticated with an older one authenticate again."""
         self.denials = Denials()
-        self.admission = Admission(self._rules.limits)
+        self.refusals = RecentRefusals()
+        """Refusals by limits, of these rules and earlier ones."""
+        self.admission = Admission(self._rules.limits, refusals=self.refusals)
         self.sessions = OpenSessions()
         self._callers: dict[bytes, Caller] = {}
         self._jwt: JwtVerifier | None = None
@@ -178,7 +181,7 @@ class AccessControl:
             await asyncio.to_thread(self._jwt.keys.load)
         self._problem = ""
         self._rules = rules
-        self.admission = Admission(rules.limits)
+        self.admission = Admission(rules.limits, refusals=self.refusals)
         self._forget_callers()
         _log.info(
             "access control has new rules from %s: %d tokens, %d grants, %d limits",

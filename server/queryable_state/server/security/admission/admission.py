@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from queryable_state.server.security.admission.recent_refusals import RecentRefusals, Refusal
 from queryable_state.server.security.admission.token_bucket import TokenBucket
 from queryable_state.wire.errors import Reason, RetryLaterError
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 _MOST_COUNTERS = 4096
 
 _SCAN_RETRY_MS = 500
-
-CountedRefusals = Counter[str]
 
 
 class _Counter:
@@ -54,11 +52,11 @@ class Quota:
         self,
         counters: Iterable[_Counter],
         clock: Callable[[], float],
-        refused: CountedRefusals,
+        refuse: Callable[[str], None],
     ) -> None:
-        """`refused` counts the refusals, by name of the limit."""
+        """`refuse` counts a refusal, by name of the limit."""
         self._counters = tuple(counters)
-        self._refused = refused
+        self._refuse = refuse
         self._clock = clock
 
     def admit(self, keys: int) -> None:
@@ -73,7 +71,7 @@ class Quota:
             for name, bucket in counter.buckets.items():
                 wait_s = bucket.wait_s(costs[name], now_s)
                 if wait_s:
-                    self._refused[name] += 1
+                    self._refuse(name)
                     raise _refusal(name, counter.whose, wait_s)
         del costs["bytes_per_s"]
         for counter in self._counters:
@@ -112,7 +110,7 @@ class Quota:
         self.admit(0)
         for counter in self._counters:
             if counter.scans >= counter.most_scans:
-                self._refused["scans"] += 1
+                self._refuse("scans")
                 raise RetryLaterError(
                     f"{counter.scans} scans {counter.whose} run, which is the limit `scans` of the "
                     "access file: wait for one to end, or ask for a higher limit",
@@ -132,13 +130,18 @@ class Admission:
     """The counters of all limits in one process. For the event loop only."""
 
     def __init__(
-        self, limits: Iterable[Limit], *, clock: Callable[[], float] = time.monotonic
+        self,
+        limits: Iterable[Limit],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        refusals: RecentRefusals | None = None,
     ) -> None:
+        """`refusals` counts what is refused; None: counters of its own."""
         self._limits = tuple(limits)
         self._clock = clock
         self._counters: dict[tuple[int, str, str, str], _Counter] = {}
-        self.refused: CountedRefusals = CountedRefusals()
-        """Refused queries and scans by name of the limit."""
+        self.refusals = RecentRefusals(clock) if refusals is None else refusals
+        """Refused queries and scans."""
 
     def quota(self, caller: str, name: StateName) -> Quota | None:
         """What a caller may ask of a state; None: no limit applies."""
@@ -147,7 +150,13 @@ class Admission:
             for number, limit in enumerate(self._limits)
             if limit.applies_to(caller, name)
         ]
-        return Quota(counters, self._clock, self.refused) if counters else None
+        if not counters:
+            return None
+        return Quota(
+            counters,
+            self._clock,
+            lambda limited: self.refusals.add(Refusal(caller, name, limited)),
+        )
 
     def _counter(self, number: int, limit: Limit, caller: str, name: StateName) -> _Counter:
         job, state = ("", "") if limit.states is None else (name.job_id, name.state)

@@ -4,11 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.state_server.hot_keys.frequent_keys import FrequentKeys
 from queryable_state.v1 import hot_keys_pb2
+from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.state_json import StateJson
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from queryable_state.server.state_server.stores.store_table import StateRoute
+
+# Touches of a state in the last minute below which no key of it is reported as busy.
+_LEAST_TOUCHES = 1000
+# As many keys as tell whether a state has few keys, or one that is touched far more than others.
+_KEYS = 10
+
+
+def busy_states(routes: Iterable[StateRoute]) -> Iterator[coordinator_pb2.StateLoad]:
+    """The hot keys of the keyed states that are touched often, with their JSON."""
+    for route in routes:
+        if not (route.asked.is_on and route.registration.queryable_name):
+            continue
+        hot_keys = hot_keys_of(route, _KEYS)
+        if all(total.total < _LEAST_TOUCHES for total in hot_keys.totals):
+            continue
+        of_state = StateJson(route.registration)
+        for key in hot_keys.keys:
+            try:
+                key.key_json = of_state.key_text(key.key)
+            except QueryableStateError:
+                continue
+        yield coordinator_pb2.StateLoad(query_id=route.registration.job_id, hot_keys=hot_keys)
 
 
 def hot_keys_of(route: StateRoute, limit: int) -> hot_keys_pb2.ListHotKeysResponse:

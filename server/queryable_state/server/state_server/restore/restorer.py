@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shutil
 import uuid
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.metrics.restore_counts import RestoreCounts
 from queryable_state.server.state_server.restore.changelog_replay import ChangelogReplay
+from queryable_state.server.state_server.restore.running_restores import RunningRestores
 from queryable_state.server.state_server.restore.source_load import SourceLoad
 from queryable_state.server.state_server.restore.stored_files import (
     BrokenFilesError,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.base.local_copies import LocalCopies
     from queryable_state.server.state_server.base.thread_pool import ThreadPool
     from queryable_state.server.state_server.restore.operator_lists import OperatorLists
+    from queryable_state.server.state_server.restore.running_restores import RestoreState
     from queryable_state.server.state_server.stores.owned_subtask import SealMark, SubtaskId
     from queryable_state.server.state_server.stores.store_factory import StoreFactory
     from queryable_state.server.state_server.watches.change_history import ChangeHistory
@@ -103,6 +106,7 @@ class Restorer:
         self._threads = threads
         self._scratch = scratch
         self.counts = RestoreCounts()
+        self.running = RunningRestores()
 
     async def restore(
         self, subtask_id: SubtaskId, plan: RestorePlan, batch_id: int, files: JobFiles
@@ -129,14 +133,17 @@ class Restorer:
         begun_s = loop.time()
         scratch = self._scratch / uuid.uuid4().hex
         await self._threads.run(scratch.mkdir, parents=True)
+        stack = contextlib.ExitStack()
         try:
             stored = StoredFiles(subtask_id.query_id, self._copies, scratch)
+            state = stack.enter_context(self.running.running(subtask_id, plan, stored))
             broken: list[coordinator_pb2.BrokenFile] = []
-            store, lists, source = await self._start(subtask_id, plan, files, stored, broken)
+            store, lists, source = await self._start(subtask_id, plan, files, stored, broken, state)
             try:
                 replay = ChangelogReplay(
                     subtask_id, store, lists, files, self._threads, timers=timer_state(plan.states)
                 )
+                state.replayed_bytes = lambda: replay.read_bytes
                 after = NOTHING_COMMITTED if source is None else source.version
                 try:
                     await replay.apply(plan.changelogs, after, batch_id - 1)
@@ -165,6 +172,7 @@ class Restorer:
                 duration_ms=round((loop.time() - begun_s) * 1000),
             )
         finally:
+            stack.close()
             # Not awaited, so that a cancelled restore removes its links to large files, too.
             self._threads.run(shutil.rmtree, scratch, ignore_errors=True)
 
@@ -175,10 +183,12 @@ class Restorer:
         files: JobFiles,
         stored: StoredFiles,
         broken: list[coordinator_pb2.BrokenFile],
+        state: RestoreState,
     ) -> tuple[StateStore, OperatorLists, RestoreSource | None]:
         """Returns a store loaded from the newest intact source, or an empty one if allowed."""
         load = SourceLoad(subtask_id, plan, files.settings, self._stores, stored, self._threads)
         for source in plan.sources:
+            state.begins(source)
             at = files
             if source.root and source.root.rstrip("/") != files.root.rstrip("/"):
                 at = await self._file_systems.at(source.root, files.settings)
@@ -191,6 +201,7 @@ class Restorer:
                 return store, lists, source
         if not plan.from_first_batch:
             raise _not_restorable(subtask_id, broken)
+        state.begins(None)
         store, lists = await load.nothing()
         return store, lists, None
 

@@ -36,7 +36,7 @@ _STATE = schemas.fields(
 
 
 async def _jobs(asked: Asked) -> object:
-    return message_json(await asked.call("ListJobs", query_pb2.ListJobsRequest()))
+    return message_json(await asked.call("ListJobs", query_pb2.ListJobsRequest(allow_stale=True)))
 
 
 async def _states(asked: Asked) -> object:
