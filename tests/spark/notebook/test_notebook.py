@@ -21,7 +21,7 @@ def outputs_of(notebook: Any, source: str) -> list[Any]:
 
 
 def test_the_notebook_runs_and_shows_tables(tmp_path: Path) -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     kept = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=kept).execute()
     for source, shown in (
@@ -38,6 +38,6 @@ def test_the_notebook_runs_and_shows_tables(tmp_path: Path) -> None:
 
 
 def test_the_notebook_is_kept_without_outputs() -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     nbformat.validate(notebook)
     assert not any(cell.get("outputs") for cell in notebook.cells)
