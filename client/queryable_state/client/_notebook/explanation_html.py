@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.client._notebook.html import CELL, caption_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queryable_state.client._reading.explanation import ExplainStep
+
+class Step(NamedTuple):
+    """One step of a lookup."""
+
+    text: str
+    begun_us: int
+    took_us: int
 
 
-def explanation_html(result: Sequence[str], steps: Sequence[ExplainStep], total_us: int) -> str:
+def explanation_html(result: Sequence[str], steps: Sequence[Step], total_us: int) -> str:
     """A timeline: a bar from the begin to the end of each step; `result` is the caption.
 
     A server's steps begin when the request arrives there, so the bars of two servers do not line
@@ -21,7 +27,7 @@ def explanation_html(result: Sequence[str], steps: Sequence[ExplainStep], total_
     """
     whole_us = max(1, total_us, *(step.begun_us + step.took_us for step in steps))
     rows = "".join(
-        f"<tr><td {CELL}>{escape(shown(str(step)))}</td>"
+        f"<tr><td {CELL}>{escape(shown(step.text))}</td>"
         f'<td style="width:20em">{_bar(step.begun_us / whole_us, step.took_us / whole_us)}</td>'
         "</tr>"
         for step in steps

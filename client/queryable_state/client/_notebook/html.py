@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from html import escape
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,11 @@ def shown(value: Any) -> str:
     """A value as text: texts as they are, other values as in Python, all of them shortened."""
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+
+
+def time_text(at_ms: int) -> str:
+    """A time in UTC, to the second."""
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(sep=" ", timespec="seconds")
 
 
 def caption_of(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from queryable_state.client._notebook.explanation_html import explanation_html
+from queryable_state.client._notebook.explanation_html import Step, explanation_html
 from queryable_state.client._reading.info import Role, role_of
 
 if TYPE_CHECKING:
@@ -122,7 +122,8 @@ class Explanation:
         return "\n".join([*self._result(), *steps, f"  in all {self.total_us} us"])
 
     def _repr_html_(self) -> str:
-        return explanation_html(self._result(), self.steps, self.total_us)
+        steps = [Step(str(step), step.begun_us, step.took_us) for step in self.steps]
+        return explanation_html(self._result(), steps, self.total_us)
 
     def _result(self) -> list[str]:
         """The result and where it comes from, in lines."""

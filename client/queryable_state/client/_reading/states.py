@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn
 
-from queryable_state.client._notebook.states_html import state_html
+from queryable_state.client._notebook.state_html import state_html
 from queryable_state.client._reading.decode_context import NOT_DECODED
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
