@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 VALUE = "/api/v1/jobs/sensors/states/last/value?key=sensor_7"
 SCAN = "/api/v1/jobs/sensors/states/last/scan"
+WATCH = "/api/v1/jobs/sensors/states/last/watch"
 SAVEPOINTS = "/api/v1/jobs/sensors/savepoints"
 
 RULES = """
@@ -71,6 +72,10 @@ async def test_callers_may_do_what_their_grants_say(
         (VALUE, "nobody", 403, "PERMISSION_DENIED"),
         (VALUE, "reader", 200, None),
         (SCAN, "reader", 403, "PERMISSION_DENIED"),
+        (WATCH, None, 401, "UNAUTHENTICATED"),
+        (f"{WATCH}?key=sensor_7", "reader", 200, None),
+        (f"{WATCH}?prefix=sensor", "reader", 403, "PERMISSION_DENIED"),
+        (WATCH, "reader", 403, "PERMISSION_DENIED"),
         ("/api/v1/jobs/no/states/last/value?key=a", "nobody", 403, "PERMISSION_DENIED"),
         ("/health", None, 200, None),
         ("/metrics", None, 401, "UNAUTHENTICATED"),

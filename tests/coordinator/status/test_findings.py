@@ -173,3 +173,11 @@ def test_history_is_thinned_and_bounded() -> None:
     assert points[-1].batch_id == 19_999
     assert {point.rows for point in points} == {20}
     assert [point.batch_id for point in points] == sorted(point.batch_id for point in points)
+
+
+def test_a_run_that_finds_no_intact_checkpoint_names_its_files_and_what_to_do() -> None:
+    error = failed(message="no checkpoint is intact: /state/1.sst", reason="CHECKPOINT_FAILED")
+    [finding] = findings_of(situation(error, failing_since_ms=5))
+    assert (finding.code, finding.severity) == ("CHECKPOINT_DAMAGED", status_pb2.Finding.ERROR)
+    assert "/state/1.sst" in finding.message
+    assert "backup" in finding.next_step

@@ -30,6 +30,8 @@ def main(source: str, state: str, servers: str) -> None:
         .config("state.checkpoints.dir", state)
         .config("state.backend", "rocksdb")
         .config("execution.checkpointing.interval", "1 s")
+        # Small files, too, are files that can be damaged.
+        .config("state.backend.fs.memory-threshold", "0")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")

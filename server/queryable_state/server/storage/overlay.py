@@ -72,6 +72,11 @@ class StateOverlay:
         cleared = self.cleared
         return any(key[:length] in cleared for length in self.cleared_lengths)
 
+    @property
+    def is_sorted(self) -> bool:
+        """True once the keys are sorted: a range is found without a long step."""
+        return self._runs is not None
+
     def sort(self) -> None:
         """Sorts the keys; otherwise the first ordered read does.
 

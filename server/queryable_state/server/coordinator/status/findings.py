@@ -25,6 +25,7 @@ _RECENT_MS = 10 * 60_000
 _INTERVALS = 3
 _LEAST_AGE_MS = 60_000
 _MOST_NAMED = 3
+_CHECKPOINT_FAILED = "CHECKPOINT_FAILED"
 
 
 def findings_of(situation: Situation) -> list[status_pb2.Finding]:
@@ -79,6 +80,17 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
             f"{error.record}: {error.message}",
             "Let the function skip such a record or send it to a side output, or correct it at "
             "the source; then start the job again from its checkpoint, which repeats the batch.",
+        )
+        return
+    if error.reason == _CHECKPOINT_FAILED:
+        yield finding(
+            "CHECKPOINT_DAMAGED",
+            severity,
+            since_ms,
+            f"The job {state}{times}{at}: {error.message}",
+            "Put the files named here back from a backup, or start the job from a savepoint or an "
+            f"older checkpoint: `queryable-state checkpoints {description.checkpoints.root}` lists "
+            "and verifies what is there.",
         )
         return
     yield finding(

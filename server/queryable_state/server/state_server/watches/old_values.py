@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from queryable_state.server.storage.key_order import prefix_end
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
@@ -102,14 +103,15 @@ class OldValueReads:
 def _changed_wire_keys(
     overlay: StateOverlay, keys: Collection[bytes], key_end: KeyEnd
 ) -> tuple[list[bytes], set[bytes]]:
-    """The store keys of records of these wire keys that an overlay writes, and the wire keys that
-    it writes or clears."""
-    records, touched = [], set()
-    for record in overlay.records:
-        wire_key = record[: key_end(record, 2)]
-        if wire_key in keys:
-            records.append(record)
-            touched.add(wire_key)
+    """The store keys of records of these wire keys that a sorted overlay writes, and the wire keys
+    that it writes or clears."""
+    records: list[bytes] = []
+    touched: set[bytes] = set()
+    for key in keys:
+        found = overlay.keys_from(key, prefix_end(key), _MOST_VALUES)
+        if found:
+            records += found
+            touched.add(key)
     touched.update(
         wire_key for prefix in overlay.cleared if (wire_key := prefix[: key_end(prefix, 2)]) in keys
     )
@@ -126,8 +128,9 @@ def _view_before(store: StateStore, batch_id: int) -> StateView | None:
 def _records_of(each: WatchedChanges) -> tuple[list[bytes], set[bytes] | None]:
     """The store keys whose old values are to be read, and the watched wire keys that changed."""
     overlay = each.overlay
+    # The watches search it on the event loop.
+    overlay.sort()
     if each.keys is None:
-        overlay.sort()
         return list(islice(overlay.records, _MOST_VALUES)), None
     records, touched = _changed_wire_keys(overlay, each.keys, each.key_end)
     return records[:_MOST_VALUES], touched

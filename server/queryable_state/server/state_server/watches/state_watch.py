@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 _MESSAGE_CHANGES = 512
 _MESSAGE_BYTES = 256 * 1024
 
-# A larger batch is searched on the background thread.
+# More records, or more keys in a sorted batch, are searched on the background thread.
 _SEARCHED_AT_ONCE = 2048
+_KEYS_AT_ONCE = 128
 
 # Wakes up just after the lease has ended, not just before.
 _AFTER_S = 0.001
@@ -162,9 +163,14 @@ class StateWatch:
     async def _positions(self, subtask: OwnedSubtask, part: BatchChanges) -> list[bytes]:
         overlay = part.overlay.states[self.query.state_id]
         search = (overlay, self.query, subtask, self.route.key_end)
-        if len(overlay.records) <= _SEARCHED_AT_ONCE:
-            return positions_in(*search)
-        return await self.background.run(positions_in, *search)
+        is_short = len(overlay.records) <= _SEARCHED_AT_ONCE or (
+            0 < len(self.query.keys) <= _KEYS_AT_ONCE
+            and overlay.is_sorted
+            and len(overlay.cleared) <= _SEARCHED_AT_ONCE
+        )
+        return (
+            positions_in(*search) if is_short else await self.background.run(positions_in, *search)
+        )
 
     def _progress(self) -> watch_pb2.WatchKvStateResponse:
         return watch_pb2.WatchKvStateResponse(
