@@ -19,7 +19,8 @@ from queryable_state.streaming.testing.kafka.jars import Jar, resolve
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jars")]
+# A broker has a minute for each of its starts.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.usefixtures("jars")]
 
 
 def test_records_stay_over_kill_and_stop(broker: KafkaBroker) -> None:

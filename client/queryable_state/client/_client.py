@@ -21,7 +21,7 @@ from queryable_state.client._reading.size_estimate import StateMeasure
 from queryable_state.client._routing.explain import explained
 from queryable_state.client._scans.scan import Scan
 from queryable_state.client._scans.scan_range import ALL, ScanRange
-from queryable_state.client._status.job_status import JobDescription
+from queryable_state.client._status.job_description import JobDescription
 from queryable_state.client._status.server_status import ServerStatus
 from queryable_state.client._timed_lookups import TimedLookups
 from queryable_state.client._watches.watch import Watch

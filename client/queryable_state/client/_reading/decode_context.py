@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._reading.info import ReadInfo
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from queryable_state.wire.errors import QueryableStateError
     from queryable_state.wire.keys.time_window import TimeWindow
     from queryable_state.wire.state_codecs import StateCodecs
+
+NOT_DECODED: Any = object()
+"""Marker of a value that was not decoded yet."""
 
 
 class DecodeContext:
@@ -36,6 +39,13 @@ class DecodeContext:
         if self._info is None:
             self._info = ReadInfo.from_proto(self.proto)
         return self._info
+
+    @property
+    def label(self) -> str:
+        """Window and batch, for people."""
+        of = f" of {self.info.checkpoint}" if self.info.checkpoint else ""
+        where = f"in {self.window} " if self.window else ""
+        return f"{where}at batch {self.info.version}{of}"
 
 
 class RefusedContext(DecodeContext):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic
 
+from queryable_state.client._reading.decode_context import NOT_DECODED
 from queryable_state.client._reading.states import (
-    NOT_DECODED,
     KvState,
     takes_no_key,
 )

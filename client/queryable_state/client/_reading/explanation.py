@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from queryable_state.client._notebook.explanation_html import Step, explanation_html
 from queryable_state.client._reading.info import Role, role_of
 
 if TYPE_CHECKING:
@@ -117,6 +118,15 @@ class Explanation:
         return len({step.server_id for step in self.steps if step.server_id})
 
     def __str__(self) -> str:
+        steps = (f"  {step}" for step in self.steps)
+        return "\n".join([*self._result(), *steps, f"  in all {self.total_us} us"])
+
+    def _repr_html_(self) -> str:
+        steps = [Step(str(step), step.begun_us, step.took_us) for step in self.steps]
+        return explanation_html(self._result(), steps, self.total_us)
+
+    def _result(self) -> list[str]:
+        """The result and where it comes from, in lines."""
         outcome = repr(self.error) if self.state is None else repr(self.state)
         where = (
             f"key group {self.key_group}, subtask {self.subtask} of {self.operator_uid}, "
@@ -128,5 +138,4 @@ class Explanation:
             lines.append(f"window: {self.window}")
         if self.state is not None and self.state.info.watermark_ms:
             lines.append(f"watermark: {self.state.info.watermark_ms} ms since the epoch")
-        lines += [where, how, *(f"  {step}" for step in self.steps)]
-        return "\n".join([*lines, f"  in all {self.total_us} us"])
+        return [*lines, where, how]

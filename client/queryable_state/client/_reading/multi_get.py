@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
+from queryable_state.client._notebook.html import html_table
 from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.states import KvState
 from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
@@ -140,6 +141,14 @@ class MultiGet(Sequence[KeyResult]):
             f"<{type(self).__name__} of {len(self)} keys: {len(self.found())} found, "
             f"{len(self.missing)} missing, {len(self.failed)} failed>"
         )
+
+    def _repr_html_(self) -> str:
+        outcomes = zip(self._keys, self._outcomes, strict=True)
+        rows = (
+            (key, "nothing is stored" if isinstance(outcome, DecodeContext) else repr(outcome))
+            for key, outcome in outcomes
+        )
+        return html_table(repr(self)[1:-1], ("key", "state"), rows, of=len(self))
 
     def _infos(self) -> list[ReadInfo]:
         # All keys of an answer share one ReadInfo.

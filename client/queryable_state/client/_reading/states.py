@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn
 
+from queryable_state.client._notebook.state_html import state_html
+from queryable_state.client._reading.decode_context import NOT_DECODED
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
 from queryable_state.wire.schema.type_variables import OUT, K, T, V
@@ -15,9 +17,6 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.client._reading.info import ReadInfo
     from queryable_state.wire.keys.time_window import TimeWindow
-
-NOT_DECODED: Any = object()
-"""Marker of a value that was not decoded yet."""
 
 
 class KvState:
@@ -121,14 +120,17 @@ class KvState:
         self._is_read_only("clear")
 
     def __repr__(self) -> str:
-        info = self.info
-        of = f" of {info.checkpoint}" if info.checkpoint else ""
-        where = f" in {self.window}" if self.window else ""
+        return f"<{type(self).__name__} {self._context.label}: {self._content()!r}>"
+
+    def _repr_html_(self) -> str:
+        return state_html(f"{type(self).__name__} {self._context.label}", self._content())
+
+    def _content(self) -> Any:
+        """The whole state as a Python value, or the error of decoding it."""
         try:
-            decoded = self._decode()
+            return self._decode()
         except QueryableStateError as refusal:
-            decoded = refusal
-        return f"<{type(self).__name__}{where} at batch {info.version}{of}: {decoded!r}>"
+            return refusal
 
     def _decode(self) -> Any:
         if self._decoded is NOT_DECODED:

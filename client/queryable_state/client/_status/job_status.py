@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.client._reading.listing import JobInfo
 from queryable_state.client._status.messages import name_of, scalars
 from queryable_state.v1 import status_pb2
 
@@ -219,62 +218,3 @@ class HistoryPoint:
     batch_ms: int
     commit_ms: int
     watermark_ms: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobDescription:
-    """What is known of one job."""
-
-    info: JobInfo
-    findings: tuple[Finding, ...]
-    """What is wrong now, most urgent first."""
-    last_error: JobError | None
-    errors: tuple[JobError, ...]
-    """The newest failures of its runs, newest first."""
-    restarts: int
-    rates: Rates
-    last_batch: BatchTimes
-    watermark: Watermark
-    checkpoints: CheckpointStatus
-    operators: tuple[OperatorStatus, ...]
-    sources: tuple[SourceStatus, ...]
-    restores: tuple[RestoreProgress, ...]
-    savepoints: tuple[SnapshotProgress, ...]
-    history: tuple[HistoryPoint, ...]
-    """Of the last hour, oldest first; only if it was asked for."""
-    as_of_ms: int
-    age_ms: int
-    """The driver does not answer: age of this description. 0: it is current."""
-
-    @classmethod
-    def from_proto(cls, message: status_pb2.JobDescription) -> Self:
-        """Converts the wire message."""
-        errors = tuple(JobError(**scalars(JobError, error)) for error in message.errors)
-        severity = status_pb2.Finding.Severity
-        return cls(
-            info=JobInfo.from_proto(message.info),
-            findings=tuple(
-                Finding(
-                    **scalars(Finding, finding) | {"severity": name_of(severity, finding.severity)}
-                )
-                for finding in message.findings
-            ),
-            last_error=errors[0] if errors else None,
-            errors=errors,
-            restarts=message.restarts,
-            rates=Rates(**scalars(Rates, message.rates)),
-            last_batch=BatchTimes(**scalars(BatchTimes, message.last_batch)),
-            watermark=Watermark(**scalars(Watermark, message.watermark)),
-            checkpoints=CheckpointStatus.from_proto(message.checkpoints),
-            operators=tuple(map(OperatorStatus.from_proto, message.operators)),
-            sources=tuple(SourceStatus(**scalars(SourceStatus, s)) for s in message.sources),
-            restores=tuple(
-                RestoreProgress(**scalars(RestoreProgress, each)) for each in message.restores
-            ),
-            savepoints=tuple(
-                SnapshotProgress(**scalars(SnapshotProgress, each)) for each in message.savepoints
-            ),
-            history=tuple(HistoryPoint(**scalars(HistoryPoint, p)) for p in message.history),
-            as_of_ms=message.as_of_ms,
-            age_ms=message.age_ms,
-        )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.timed.key_windows import KeyWindows
     from queryable_state.client._reading.timed.pending_timers import PendingTimers
     from queryable_state.client._scans.scan import Scan as AsyncScan
-    from queryable_state.client._status.job_status import JobDescription
+    from queryable_state.client._status.job_description import JobDescription
     from queryable_state.client._status.server_status import ServerStatus
     from queryable_state.client._watches.watch import Watch as AsyncWatch
 
