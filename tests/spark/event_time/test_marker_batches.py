@@ -121,6 +121,7 @@ def test_a_run_begins_with_a_batch_and_an_idle_one_has_no_more(
     assert ran(log) == every_task(2)
 
 
+@pytest.mark.slow
 def test_a_job_without_timers_has_no_marker_source(
     env: StreamExecutionEnvironment, feed: MakeFeed, location: Path
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_job_without_timers_has_no_marker_source(
     job.cancel()
 
 
+@pytest.mark.slow
 def test_a_query_of_the_user_has_batches_without_input(
     env: StreamExecutionEnvironment, feed: MakeFeed, location: Path, log: Path
 ) -> None:

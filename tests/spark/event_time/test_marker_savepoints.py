@@ -84,6 +84,7 @@ def test_a_checkpoint_of_another_number_of_sources_is_refused(
     jobs.start(before(), "job").cancel()
 
 
+@pytest.mark.slow
 def test_a_batch_of_the_marker_alone_may_miss_an_operator(
     env: StreamExecutionEnvironment, feed: MakeFeed, tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def source(feed: MakeFeed) -> Feed:
     return feed("sensor STRING, ts TIMESTAMP")
 
 
+@pytest.mark.slow
 def test_queries_find_the_windows_that_the_watermark_has_not_passed(
     new_environment: NewEnvironment,
     spark: SparkSession,

@@ -45,6 +45,7 @@ def collected(stream: DataStream) -> list[Any]:
     return rows
 
 
+@pytest.mark.slow
 def test_timers_fire_at_the_end_of_bounded_input_at_every_depth(
     env: StreamExecutionEnvironment, location: Path
 ) -> None:

@@ -53,6 +53,7 @@ def found(job: JobClient, name: str) -> list[int | None]:
     return [None if state is None else state.value() for state in states]
 
 
+@pytest.mark.slow
 def test_an_added_operator_reads_its_initial_state_once_in_its_first_batch(
     new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path
 ) -> None:

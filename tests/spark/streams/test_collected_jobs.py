@@ -26,6 +26,7 @@ def numbers(env: StreamExecutionEnvironment, divisor: int = 1) -> DataStream:
     return made.key_by(lambda n: n % 2, Types.LONG()).reduce(lambda one, two: one + two)
 
 
+@pytest.mark.slow
 def test_a_job_without_a_name_leaves_no_files(
     new_environment: NewEnvironment, tmp_path: Path
 ) -> None:

@@ -182,6 +182,7 @@ def test_a_bounded_job_finishes(pairs: DataStream, env: StreamExecutionEnvironme
     assert job.status() == JobStatus.FINISHED
 
 
+@pytest.mark.slow
 def test_a_restarted_job_does_not_read_the_collection_again(
     env: StreamExecutionEnvironment, connect: Connect, tmp_path: Path
 ) -> None:
