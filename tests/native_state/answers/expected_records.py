@@ -1,0 +1,90 @@
+"""Spark's answers as records of the states that are served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.native_state.answers.records import Record
+
+if TYPE_CHECKING:
+    from queryable_state.server.native_state.operators.state_layout import StateDefinition
+    from tests.native_state.answers.spark_fixture import SparkFixture
+
+Row = dict[str, Any]
+
+_NO_KEY = [0]
+_VALUE_NAMES = ("value", "single_value", "list_element")
+
+
+def expected_records(
+    fixture: SparkFixture, state: StateDefinition, batch: int, batch_time_ms: int
+) -> list[Record]:
+    """The records of one state as of a batch, from the answers of Spark's reader."""
+    rows = fixture.answers(_answer(state), batch)
+    make = {
+        "aggregation": _aggregate,
+        "sessions": _session,
+        "deduplication": _seen,
+        "join": _joined,
+        "groups": _group,
+        "limit": _count,
+    }.get(state.operator, _variable)
+    records = [make(state, row) for row in rows]
+    if not state.has_ttl:
+        return records
+    return [
+        record._replace(value=record.value[0])
+        for record in records
+        if record.value[1] > batch_time_ms
+    ]
+
+
+def _answer(state: StateDefinition) -> str:
+    name = state.name or "default"
+    return f"{state.operator_id}.{name}"
+
+
+def _aggregate(state: StateDefinition, row: Row) -> Record:
+    key = row["key"] or _NO_KEY
+    # Format 1 stores the key in the value, too.
+    value = row["value"][len(row["key"]) :] if state.format.endswith("1") else row["value"]
+    return Record(row["partition_id"], key, None, None, value)
+
+
+def _session(state: StateDefinition, row: Row) -> Record:
+    *_, (start, end) = (each for each in row["value"] if isinstance(each, list))
+    columns = len(row["key"]) - 1
+    window = (start // 1000, end // 1000)
+    return Record(row["partition_id"], row["key"][:-1], window, None, row["value"][columns:])
+
+
+def _seen(state: StateDefinition, row: Row) -> Record:
+    value = row["value"] if "within" in state.spark_name.lower() else True
+    return Record(row["partition_id"], row["key"], None, None, value)
+
+
+def _joined(state: StateDefinition, row: Row) -> Record:
+    return Record(row["partition_id"], row["key"], None, None, row["value"])
+
+
+def _group(state: StateDefinition, row: Row) -> Record:
+    value = row["value"]
+    if state.format.endswith("2"):
+        value = [*(value[0] or ()), *value[1:]]
+    return Record(row["partition_id"], row["key"], None, None, value)
+
+
+def _count(state: StateDefinition, row: Row) -> Record:
+    return Record(row["partition_id"], _NO_KEY, None, None, row["value"][0])
+
+
+def _variable(state: StateDefinition, row: Row) -> Record:
+    if "expiration_timestamp_ms" in row:
+        element = row["expiration_timestamp_ms"]
+        return Record(row["partition_id"], row["key"], None, element, None)
+    if "user_map_key" in row:
+        return Record(
+            row["partition_id"], row["key"], None, row["user_map_key"], row["user_map_value"]
+        )
+    (value,) = (row[name] for name in _VALUE_NAMES if name in row)
+    return Record(row["partition_id"], row["key"], None, None, value)
