@@ -7,6 +7,8 @@ from struct import pack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.native_state.files.damage import FILE, suppress_named
+from tests.native_state.files.spark_writers import changelog, java_text
 
 from queryable_state.server.native_state.files.changes import (
     Change,
@@ -18,9 +20,7 @@ from queryable_state.server.native_state.files.changes import (
 from queryable_state.server.native_state.files.outcomes import UnsupportedFormatError
 from queryable_state.server.native_state.files.rocksdb.changelog import Changelog, LineageItem
 from queryable_state.wire.errors import CorruptDataError
-from tests.native_state.files.spark_writers import changelog, java_text
 
-FILE = "/state/0/0/7.changelog"
 PUT, DELETE, MERGE = ChangeKind.PUT, ChangeKind.DELETE, ChangeKind.MERGE
 
 _keys = st.one_of(st.binary(max_size=20), st.sampled_from([b"a", b"b", b"c"]))
@@ -76,10 +76,8 @@ def test_a_flipped_byte_is_read_or_an_error_that_names_the_file(
 ) -> None:
     whole = bytearray(changelog(version, data.draw(_changes(version)), _LINEAGE))
     whole[int(at * len(whole))] ^= flip
-    try:
+    with suppress_named():
         list(Changelog(bytes(whole), FILE).changes())
-    except (CorruptDataError, UnsupportedFormatError) as problem:
-        assert FILE in problem.message
 
 
 @pytest.mark.parametrize("version", [1, 2])
