@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
 from queryable_state.server.native_state.server.batch_facts import BatchFacts
 from queryable_state.server.native_state.server.states_reader import StatesReader
 from queryable_state.server.native_state.store.batch_times import BatchTimes
@@ -15,7 +14,7 @@ from queryable_state.server.native_state.store.native_store import NativeStore
 from tests.native_state.answers.records import Record, plain
 
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
-from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
+from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.store_keys import namespace_end, window_of
@@ -27,11 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from queryable_state.server.native_state.server.query_states import OperatorStates
+
     from queryable_state.server.native_state.operators.state_layout import (
         StateDefinition,
         StateLayout,
     )
-    from queryable_state.server.native_state.server.query_states import OperatorStates
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,7 @@ def engine_states(
 
     query = QueryCheckpoint(storage_of(checkpoint, {}), checkpoint)
     facts = BatchFacts.of(query, batch)
-    settings = CheckpointServerSettings(spark_checkpoint=checkpoint)
-    states = StatesReader(query, query.query_id(), "query", settings, new_directory).read(facts)
+    states = StatesReader(query, query.query_id(), "query", new_directory).read(facts)
     times = BatchTimes()
     times.add(batch, facts.timestamp_ms)
     opened: list[NativeStore] = []

@@ -8,7 +8,6 @@ from tests.native_state.answers.records import Record
 
 if TYPE_CHECKING:
     from queryable_state.server.native_state.operators.state_layout import StateDefinition
-    from tests.native_state.answers.spark_fixture import SparkFixture
 
 Row = dict[str, Any]
 
@@ -16,11 +15,16 @@ _NO_KEY = [0]
 _VALUE_NAMES = ("value", "single_value", "list_element")
 
 
-def expected_records(
-    fixture: SparkFixture, state: StateDefinition, batch: int, batch_time_ms: int
-) -> list[Record]:
-    """The records of one state as of a batch, from the answers of Spark's reader."""
-    rows = fixture.answers(_answer(state), batch)
+def answer_name(state: StateDefinition) -> str:
+    """The name of Spark's answer for a state."""
+    return f"{state.operator_id}.{state.name or 'default'}"
+
+
+def expected_records(rows: list[Row], state: StateDefinition, batch_time_ms: int) -> list[Record]:
+    """The records of one state, from the rows of Spark's reader.
+
+    `batch_time_ms` is the time of the batch, by which values expire.
+    """
     make = {
         "aggregation": _aggregate,
         "sessions": _session,
@@ -37,11 +41,6 @@ def expected_records(
         for record in records
         if record.value[1] > batch_time_ms
     ]
-
-
-def _answer(state: StateDefinition) -> str:
-    name = state.name or "default"
-    return f"{state.operator_id}.{name}"
 
 
 def _aggregate(state: StateDefinition, row: Row) -> Record:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.native_state.answers import spark_fixture
 from tests.native_state.answers.engine_records import engine_states
-from tests.native_state.answers.expected_records import expected_records
+from tests.native_state.answers.expected_records import answer_name, expected_records
 from tests.native_state.answers.records import differences
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def test_all_records_equal_sparks(fixture: SparkFixture, tmp_path: Path) -> None
         with engine_states(fixture.checkpoint, batch, tmp_path) as (states, time_ms):
             assert states
             for state in states:
-                expected = expected_records(fixture, state.definition, batch, time_ms)
+                rows = fixture.answers(answer_name(state.definition), batch)
+                expected = expected_records(rows, state.definition, time_ms)
                 problems += [
                     f"batch {batch}, {state.definition.queryable_name}: {each}"
                     for each in differences(state.records(), expected)

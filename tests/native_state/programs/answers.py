@@ -79,12 +79,16 @@ def collectable(column: Column, data_type: DataType) -> Column:
     return column
 
 
-def lines(frame: DataFrame) -> Iterator[str]:
-    """One JSON object a row, in a stable order."""
+def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
+    """The rows as plain values by column."""
     columns = [collectable(F.col(f.name), f.dataType).alias(f.name) for f in frame.schema.fields]
     names = frame.columns
-    rows = [dict(zip(names, plain(row), strict=True)) for row in frame.select(*columns).collect()]
-    yield from sorted(json.dumps(row, ensure_ascii=False) for row in rows)
+    return [dict(zip(names, plain(row), strict=True)) for row in frame.select(*columns).collect()]
+
+
+def lines(frame: DataFrame) -> Iterator[str]:
+    """One JSON object a row, in a stable order."""
+    yield from sorted(json.dumps(row, ensure_ascii=False) for row in rows_of(frame))
 
 
 # Each answer is a Spark job, so of earlier batches the second and each fifth after it have one.
@@ -100,6 +104,7 @@ class Answers:
     """Writes `expected/` of one fixture with Spark's `statestore` and `state-metadata` readers."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
+        """`folder` has the checkpoint and the settings of the query, in `query.json`."""
         self._spark = spark
         self._folder = folder
         self._checkpoint = folder / "checkpoint"
@@ -109,6 +114,11 @@ class Answers:
         """The committed batches."""
         names = [p.name for p in (self._checkpoint / "commits").iterdir()]
         return sorted(int(name) for name in names if name.isdecimal())
+
+    def batch_time_ms(self, batch: int) -> int:
+        """The time that Spark recorded with a batch, in milliseconds."""
+        _, metadata, *_ = (self._checkpoint / "offsets" / str(batch)).read_text().splitlines()
+        return int(json.loads(metadata)["batchTimestampMs"])
 
     def _join_format(self) -> str:
         about = json.loads((self._folder / "query.json").read_text())
@@ -129,17 +139,10 @@ class Answers:
             for batch in sorted({batches[-1], *batches[_EARLIER::_EVERY]}, reverse=True):
                 file = f"{name}.jsonl" if batch == batches[-1] else f"{name}@{batch}.jsonl"
                 try:
-                    frame = (
-                        self._spark.read.format("statestore")
-                        .options(**options)
-                        .option("batchId", batch)
-                        .load(str(self._checkpoint))
-                    )
+                    frame = self.frame(options, batch)
                     text = "".join(f"{line}\n" for line in lines(frame))
                 except Exception as error:  # noqa: BLE001 - refusals of many classes
-                    self.problems.append(
-                        f"{file}: {type(error).__name__}: {str(error).splitlines()[0][:300]}"
-                    )
+                    self.problems.append(f"{file}: {type(error).__name__}: {str(error)[:300]}")
                     if batch == batches[-1]:
                         break
                     continue
@@ -147,6 +150,11 @@ class Answers:
                 if batch == batches[-1]:
                     schemas[name] = {"options": options, "schema": json.loads(frame.schema.json())}
         return schemas
+
+    def frame(self, options: dict[str, str], batch: int) -> DataFrame:
+        """What Spark's reader has of one state as of a batch."""
+        reader = self._spark.read.format("statestore").options(**options)
+        return reader.option("batchId", batch).load(str(self._checkpoint))
 
     def readings(self) -> Iterator[tuple[str, dict[str, str]]]:
         """The file name and the reader's options of each state that the checkpoint has."""
