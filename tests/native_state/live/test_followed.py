@@ -16,7 +16,6 @@ from queryable_state.client.blocking import QueryableStateClient
 from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -40,13 +39,6 @@ SLOW = [
     "sessions",
     "windows-hdfs",
 ]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for a condition."""
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 @pytest.mark.timeout(600)
@@ -86,19 +78,16 @@ async def test_each_answer_equals_sparks_at_its_batch(
             for layout in operator.layouts.values()
         ]
 
-    def run() -> None:
-        with settings(spark, fixture.settings):
-            try:
-                fixture.feed(query)
-            finally:
-                query.stop()
-
     (tmp_path / "served").mkdir()
-    feeding = asyncio.create_task(asyncio.to_thread(run))
-    await until(lambda: (query.checkpoint / "metadata").exists())
-    async with served:
-        with QueryableStateClient(served.address) as client:
-            query.compare_with(client, states)
-            await feeding
+    with settings(spark, fixture.settings):
+        try:
+            await asyncio.to_thread(query.start)
+            feeding = asyncio.create_task(asyncio.to_thread(fixture.feed, query))
+            async with served:
+                with QueryableStateClient(served.address) as client:
+                    query.compare_with(client, states)
+                    await feeding
+        finally:
+            query.stop()
     assert not query.problems, "\n".join(query.problems[:40])
     assert query.compared > 1
