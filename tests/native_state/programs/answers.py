@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     ArrayType,
     DataType,
     MapType,
+    StructField,
     StructType,
     YearMonthIntervalType,
 )
@@ -79,9 +80,20 @@ def collectable(column: Column, data_type: DataType) -> Column:
     return column
 
 
+def numbered(data_type: DataType) -> DataType:
+    """The type with numbers for the names of a struct's fields, which need not differ."""
+    if not isinstance(data_type, StructType):
+        return data_type
+    fields = [StructField(str(n), field.dataType) for n, field in enumerate(data_type.fields)]
+    return StructType(fields)
+
+
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
     """The rows as plain values by column."""
-    columns = [collectable(F.col(f.name), f.dataType).alias(f.name) for f in frame.schema.fields]
+    columns = [
+        collectable(F.col(f.name).cast(numbered(f.dataType)), numbered(f.dataType)).alias(f.name)
+        for f in frame.schema.fields
+    ]
     names = frame.columns
     return [dict(zip(names, plain(row), strict=True)) for row in frame.select(*columns).collect()]
 

@@ -245,7 +245,7 @@ def _several() -> list[Fixture]:
         Fixture(
             name="key-types-newer",
             plan=key_types.by_newer_types,
-            settings=unchecked,
+            settings=unchecked | {"spark.sql.timeType.enabled": "true"},
             since=(4, 1),
             **numbers,
         ),

@@ -77,7 +77,9 @@ def answer(spark: SparkSession, folder: Path) -> None:
     about["reader"] = pyspark.__version__
     about["batches"] = answers.batches()
     about["operators"] = answers.operators()
-    about["expected"] = answers.write()
+    # The reader takes the version of the checkpoint format from its own session.
+    with settings(spark, about["settings"]):
+        about["expected"] = answers.write()
     about["problems"] = answers.problems
     (folder / "query.json").write_text(json.dumps(about, indent=1, default=str))
     for problem in answers.problems:
