@@ -48,7 +48,7 @@ def test_changes_are_read_in_their_order(version: int, data: st.DataObject) -> N
 
 def test_versions_3_and_4_tell_the_ids_of_the_versions_before() -> None:
     for version in (3, 4):
-        log = Changelog(changelog(version, [], reversed(_LINEAGE)), FILE)
+        log = Changelog(changelog(version, [], _LINEAGE[::-1]), FILE)
         assert log.lineage == (LineageItem(5, "0b7d"), LineageItem(6, "1c8e"))
     assert Changelog(changelog(2, []), FILE).lineage == ()
 
@@ -62,7 +62,7 @@ def test_a_changelog_that_is_cut_off_is_damaged(
     """Whatever it yields before it fails are the first of its changes."""
     changes = data.draw(_changes(version))
     whole = changelog(version, changes, _LINEAGE)
-    read = []
+    read: list[Change] = []
     with pytest.raises(CorruptDataError, match=r"7\.changelog"):
         read.extend(Changelog(whole[: int(kept * len(whole))], FILE).changes())
     assert read == changes[: len(read)]
