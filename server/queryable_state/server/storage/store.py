@@ -60,10 +60,15 @@ class StateView(ABC):
         """Records whose key starts with `prefix`, in key order, at most `limit` (0: all)."""
 
     @abstractmethod
-    def scan(self, state_id: int, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """Records with start <= key < end (None: to the last), in key order.
+    def scan(
+        self, state_id: int, start: bytes, end: bytes | None, after: bytes = b""
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Records with start <= key < end (None: to the last), in the order of the store.
 
-        Reads ahead in chunks; compaction may run between two steps.
+        That is key order, but for stores whose records another system wrote; all records of a
+        wire key and namespace are together in any order. `after`: only the records behind those
+        that begin with this wire key, which may have a namespace behind it. Reads ahead in chunks;
+        compaction may run between two steps.
         """
 
     @abstractmethod
