@@ -35,6 +35,7 @@ _LAYERS = {
     "client": ("_reading", "_batching", "_connection", "_routing", "_scans", "blocking"),
     "server": ("process", "serving"),
     "server/storage": ("layered", "heap", "rocksdb"),
+    "server/native_state": ("files", "rows", "operators", "store", "server"),
     "server/coordinator": (
         "model",
         "servers",

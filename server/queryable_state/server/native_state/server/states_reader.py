@@ -1,0 +1,138 @@
+"""Reader of the states that a Spark checkpoint describes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from queryable_state.server.native_state.operators.operator_states import states_of
+from queryable_state.server.native_state.operators.operator_tables import OperatorTables
+
+from queryable_state.server.native_state.server.query_states import (
+    OperatorStates,
+    QueryStates,
+    check_distinct,
+    registration_of,
+)
+from queryable_state.server.native_state.store.partition_files import PartitionFiles
+from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
+from queryable_state.wire.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from queryable_state.server.native_state.files.operator_metadata import OperatorMetadata
+    from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
+
+    from queryable_state.server.native_state.operators.state_layout import StateLayout
+    from queryable_state.server.native_state.server.batch_facts import BatchFacts
+    from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
+
+
+class StatesReader:
+    """Makes the states of a query of what its checkpoint says. Blocking; usable from any thread."""
+
+    def __init__(
+        self,
+        checkpoint: QueryCheckpoint,
+        query_id: bytes,
+        job_name: str,
+        settings: CheckpointServerSettings,
+        new_directory: Callable[[], Path],
+    ) -> None:
+        """`new_directory` makes paths for stores."""
+        self._checkpoint = checkpoint
+        self._query_id = query_id
+        self._job_name = job_name
+        self._settings = settings
+        self._new_directory = new_directory
+
+    def read(self, facts: BatchFacts) -> QueryStates:
+        """The states as of a batch.
+
+        Raises `CheckpointError` if the query keeps none, UnsupportedFormatError for what this
+        version does not know.
+        """
+        operators = self._checkpoint.operators(facts.batch)
+        if not operators:
+            raise CheckpointError(
+                f"the query of {self._checkpoint.root} keeps no state: only queries with "
+                "aggregations, joins, deduplication or state functions have something to look up"
+            )
+        tables = [self._tables(operator, facts) for operator in operators]
+        layouts = states_of(tables)
+        states = QueryStates(
+            tuple(
+                self._operator(
+                    operator,
+                    facts,
+                    [
+                        layout
+                        for layout in layouts
+                        if layout.definition.operator_id == operator.operator_id
+                    ],
+                )
+                for operator in operators
+            )
+        )
+        check_distinct(list(states.registrations.values()))
+        return states
+
+    def fingerprint(self, batch: int) -> object:
+        """A value that is another one if the query has other states since an earlier batch."""
+        return self._checkpoint.operators(batch)
+
+    def _tables(self, operator: OperatorMetadata, facts: BatchFacts) -> OperatorTables:
+        schemas = {
+            store.name: self._checkpoint.schema(operator, store.name) for store in operator.stores
+        }
+        return OperatorTables(operator, schemas, facts.conf, self._family_ids(operator, facts))
+
+    def _family_ids(self, operator: OperatorMetadata, facts: BatchFacts) -> Mapping[str, int]:
+        """The ids of the column families, as the newest snapshot of any partition has them."""
+        for partition in range(operator.partitions):
+            for source, store in enumerate(operator.stores):
+                files = self._checkpoint.store(
+                    operator.operator_id, partition, store.name, facts.conf
+                )
+                unique_id = facts.entry.unique_id(operator.operator_id, partition, source)
+                snapshot = files.plan(facts.batch + 1, unique_id).snapshot
+                if snapshot is not None:
+                    return snapshot.column_families
+        return {}
+
+    def _operator(
+        self, operator: OperatorMetadata, facts: BatchFacts, layouts: Sequence[StateLayout]
+    ) -> OperatorStates:
+        uid = f"{operator.name or 'operator'}-{operator.operator_id}"
+        registrations = [
+            registration_of(layout.definition, self._query_id, self._job_name, uid)
+            for layout in layouts
+        ]
+        ids = [each.state_id for each in registrations]
+        return OperatorStates(
+            operator_id=operator.operator_id,
+            uid=uid,
+            partitions=max(
+                (layout.definition.partitions for layout in layouts), default=operator.partitions
+            ),
+            sources=len(operator.stores),
+            registrations=dict(zip(ids, registrations, strict=True)),
+            layouts=dict(zip(ids, layouts, strict=True)),
+            files=partial(self._files, operator, facts.conf),
+        )
+
+    def _files(
+        self, operator: OperatorMetadata, conf: Mapping[str, str], partition: int
+    ) -> PartitionFiles:
+        return PartitionFiles(
+            [
+                self._checkpoint.store(operator.operator_id, partition, store.name, conf)
+                for store in operator.stores
+            ],
+            self._new_directory,
+            RocksDBSettings(),
+            backend=self._settings.backend,
+            kept_batches=self._settings.kept_batches,
+        )

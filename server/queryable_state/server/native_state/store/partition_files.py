@@ -1,0 +1,229 @@
+"""Files of one state partition of a Spark query: its stores of raw records, and their changes."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from typing import TYPE_CHECKING
+
+from queryable_state.server.native_state.files.outcomes import FileRemovedError
+from queryable_state.server.native_state.files.store_files import (
+    Delta,
+    Provider,
+    RecordFile,
+    RocksDbFiles,
+)
+
+from queryable_state.server.native_state.store.raw_overlays import raw_overlay
+from queryable_state.server.native_state.store.spark_rocksdb import (
+    SparkRocksDBBase,
+    open_empty,
+    open_snapshot,
+)
+from queryable_state.server.storage.heap.store import HeapBase
+from queryable_state.server.storage.layered.store import LayeredStore
+from queryable_state.server.storage.rocksdb.store import RocksDBBase
+from queryable_state.wire.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from queryable_state.server.native_state.files.store_files import (
+        RestorePlan,
+        StoreFiles,
+        StoreSnapshot,
+    )
+    from rocksdict import Rdict
+
+    from queryable_state.server.storage.base import StateBase
+    from queryable_state.server.storage.overlay import Overlay
+    from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
+
+_log = logging.getLogger(__name__)
+
+# The job may remove the files of a plan meanwhile, each time.
+_MOST_PLANS = 8
+
+
+class PartitionFiles:
+    """The files of the sources of one partition. Blocking; one call at a time.
+
+    Versions are batches: batch N is version N + 1 of Spark's stores.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[StoreFiles],
+        new_directory: Callable[[], Path],
+        settings: RocksDBSettings,
+        *,
+        backend: str = "",
+        kept_batches: int = 16,
+    ) -> None:
+        """`new_directory`: a path for a store that does not exist yet. `backend`: of records that
+        are in no RocksDB of Spark's; empty: the heap. `kept_batches`: a store keeps the changes of
+        so many batches apart, if their files are there, to read older versions."""
+        self._sources = sources
+        self._new_directory = new_directory
+        self._settings = settings
+        self._backend = backend or "heap"
+        self._kept_batches = kept_batches
+
+    def open(self, batch: int, ids: Sequence[str | None]) -> LayeredStore:
+        """A store of the raw records as of a batch; `ids`: the unique id of each source then.
+
+        Raises VersionGoneError, NotYetWrittenError or CorruptDataError as `StoreFiles.plan`.
+        """
+        damaged: list[set[int]] = [set() for _ in self._sources]
+        for attempt in range(1, _MOST_PLANS + 1):
+            plans = [
+                files.plan(batch + 1, unique_id, avoid=avoid)
+                for files, unique_id, avoid in zip(self._sources, ids, damaged, strict=True)
+            ]
+            try:
+                return self._opened(batch, plans, damaged)
+            except FileRemovedError as removed:
+                if attempt == _MOST_PLANS:
+                    raise
+                _log.info("planning again: %s", removed)
+            except _DamagedSnapshotError as problem:
+                _log.error("trying an older snapshot: %s", problem.cause)
+                if attempt == _MOST_PLANS:
+                    raise problem.cause from None
+        raise AssertionError
+
+    def step(
+        self, batch: int, ids: Sequence[str | None], read: Callable[[int, bytes], bytes | None]
+    ) -> Overlay | None:
+        """The raw changes of a batch, the one after that which `read(source, key)` reads.
+
+        None if a source has a snapshot instead of changes: open the store anew. Raises as
+        `StoreFiles.step`.
+        """
+        steps = [
+            files.step(batch + 1, unique_id)
+            for files, unique_id in zip(self._sources, ids, strict=True)
+        ]
+        changes = {
+            source: step.folded() for source, step in enumerate(steps) if isinstance(step, Delta)
+        }
+        if len(changes) < len(steps):
+            return None
+        return raw_overlay(changes, self._sources[0].merge_delimiter, read)
+
+    def _opened(
+        self, batch: int, plans: Sequence[RestorePlan], damaged: Sequence[set[int]]
+    ) -> LayeredStore:
+        newest_snapshot = max(
+            0 if plan.snapshot is None else plan.snapshot.version for plan in plans
+        )
+        # Older changes go into the base at once; those of the newest batches stay apart.
+        base_version = max(newest_snapshot, batch + 1 - self._kept_batches)
+        directory = self._new_directory()
+        base = self._base(directory, plans, damaged)
+        try:
+            for source, plan in enumerate(plans):
+                for delta in plan.deltas:
+                    if delta.version <= base_version:
+                        self._apply(base, source, delta)
+            store = LayeredStore(base, base_version - 1)
+        except BaseException:
+            base.close()
+            base.destroy()
+            raise
+        try:
+            for version in range(base_version + 1, batch + 2):
+                changes = {
+                    source: delta.folded()
+                    for source, plan in enumerate(plans)
+                    for delta in plan.deltas
+                    if delta.version == version
+                }
+                overlay = raw_overlay(
+                    changes,
+                    self._sources[0].merge_delimiter,
+                    lambda source, key: store.reader(source)(key),
+                )
+                store.seal(version - 1, overlay, (0, 0))
+                store.commit(version - 1)
+        except BaseException:
+            store.destroy()
+            raise
+        return store
+
+    def _apply(self, base: StateBase, source: int, delta: Delta) -> None:
+        read = base.source(source).reader()
+        overlay = raw_overlay(
+            {source: delta.folded()},
+            self._sources[source].merge_delimiter,
+            lambda _, key: read(key),
+        )
+        if source in overlay.states:
+            base.apply(source, overlay.states[source].records, None)
+
+    def _base(
+        self, directory: Path, plans: Sequence[RestorePlan], damaged: Sequence[set[int]]
+    ) -> StateBase:
+        if self._sources[0].provider == Provider.ROCKSDB:
+            return self._rocksdb_base(directory, plans, damaged)
+        base: StateBase
+        base = HeapBase() if self._backend == "heap" else RocksDBBase(directory, self._settings)
+        try:
+            for source in range(len(plans)):
+                base.add_state(source)
+            with base.bulk_load() as load:
+                for source, plan in enumerate(plans):
+                    if isinstance(plan.snapshot, RecordFile):
+                        load.put(source, _sorted_records(plan.snapshot, damaged[source]))
+        except BaseException:
+            base.close()
+            base.destroy()
+            raise
+        return base
+
+    def _rocksdb_base(
+        self, directory: Path, plans: Sequence[RestorePlan], damaged: Sequence[set[int]]
+    ) -> SparkRocksDBBase:
+        databases: dict[int, Rdict] = {}
+        try:
+            for source, plan in enumerate(plans):
+                databases[source] = self._database(
+                    directory / str(source), plan.snapshot, damaged[source]
+                )
+            return SparkRocksDBBase(directory, databases)
+        except BaseException:
+            for database in databases.values():
+                database.close()
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+
+    def _database(self, path: Path, snapshot: StoreSnapshot | None, damaged: set[int]) -> Rdict:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if snapshot is None:
+            return open_empty(path, self._settings)
+        assert isinstance(snapshot, RocksDbFiles)
+        try:
+            snapshot.place(path)
+            return open_snapshot(path, self._settings)
+        except CorruptDataError as cause:
+            damaged.add(snapshot.version)
+            raise _DamagedSnapshotError(
+                CorruptDataError(f"{snapshot.path}: {cause}", reason=cause.reason)
+            ) from cause
+
+
+class _DamagedSnapshotError(Exception):
+    """A snapshot cannot be read; it is in the list of those to avoid."""
+
+    def __init__(self, cause: CorruptDataError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _sorted_records(snapshot: RecordFile, damaged: set[int]) -> list[tuple[bytes, bytes]]:
+    try:
+        return sorted(snapshot.records())
+    except CorruptDataError as cause:
+        damaged.add(snapshot.version)
+        raise _DamagedSnapshotError(cause) from cause
