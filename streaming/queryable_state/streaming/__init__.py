@@ -76,6 +76,7 @@ from queryable_state.streaming.functions import (
     RuntimeContext,
 )
 from queryable_state.streaming.job_client import JobClient
+from queryable_state.streaming.native_query import NativeQuery, serve_query
 from queryable_state.streaming.operator_handles import QueryableStateStream
 from queryable_state.streaming.operator_state.broadcast_functions import (
     BaseBroadcastProcessFunction,
@@ -244,6 +245,7 @@ __all__ = [
     "MemorySize",
     "MemoryStateBackend",
     "MergingState",
+    "NativeQuery",
     "ObjectArrayTypeInfo",
     "OperatorStateStore",
     "OperatorStream",
@@ -296,5 +298,6 @@ __all__ = [
     "ValueStateDescriptor",
     "WatermarkStrategy",
     "WindowedStream",
+    "serve_query",
 ]
 __all__ += ["__version__", *windows.__all__]

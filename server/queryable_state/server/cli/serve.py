@@ -53,11 +53,20 @@ def checked_serve(settings: CheckpointServerSettings) -> CheckpointServerSetting
 def _run(options: argparse.Namespace) -> int:
     tune()
     settings = checked_serve(process_settings(CheckpointServerSettings, "serve", options))
-    serve = _serve_spark if settings.spark_checkpoint else _serve
-    return run_until_stopped("checkpoint server", partial(serve, settings), settings=settings)
+    return run_until_stopped("checkpoint server", partial(_serve, settings), settings=settings)
 
 
 async def _serve(
+    settings: CheckpointServerSettings, shutdown: GracefulShutdown, watchdog: LoopWatchdog
+) -> None:
+    from queryable_state.server.state_server.base.parent_process import stopping_with
+
+    async with stopping_with(settings.stop_with_pid, shutdown):
+        serve = _serve_spark if settings.spark_checkpoint else _serve_ours
+        await serve(settings, shutdown, watchdog)
+
+
+async def _serve_ours(
     settings: CheckpointServerSettings, shutdown: GracefulShutdown, watchdog: LoopWatchdog
 ) -> None:
     from queryable_state.server.checkpoint_server.server import CheckpointServer

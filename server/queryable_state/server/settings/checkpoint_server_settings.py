@@ -46,6 +46,9 @@ class SparkCheckpointSettings(SettingsGroup):
     """HOST:PORT of all servers that share the partitions of the query, this one included; each is
     started with the same list. Empty: this server has all partitions."""
 
+    stop_with_pid: int = setting(0, least=0, most=2**31 - 1)
+    """The process, of this machine, with which the server ends; 0: none."""
+
     kept_batches: int = setting(16, least=0, most=10_000)
     """Batches before the newest one that queries can read (`at_version`), as far as their changes
     are there."""

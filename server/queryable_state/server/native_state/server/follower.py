@@ -78,7 +78,7 @@ class Follower:
                 self._failed(problem)
                 waits = isinstance(problem, RetryLaterError)
                 await asyncio.sleep(self._poll_s if waits else _RETRY_S)
-            except Exception:
+            except Exception:  # noqa: BLE001 - following goes on, as of the batch before
                 _log.exception("following %s failed; it is tried again", self._served.uri)
                 await asyncio.sleep(_RETRY_S)
 

@@ -48,6 +48,7 @@ _log = logging.getLogger(__name__)
 _LOCAL_POLL_S = 0.02
 _REMOTE_POLL_S = 0.5
 _PROGRESS_S = 5.0
+_FIRST_BATCH_POLL_S = 0.2
 # The job may remove the newest batch that was listed before it is read.
 _STARTS = 5
 
@@ -196,11 +197,13 @@ class NativeServer:
     ) -> None:
         """Begins at the newest committed batch; loads all partitions unless `lazy`."""
         for attempt in range(1, _STARTS + 1):
-            batches = await threads.run(checkpoint.committed_batches)
-            if not batches:
-                raise CheckpointError(
-                    f"{served.uri} has no committed batch yet: serve it after its first batch"
-                )
+            while not (batches := await threads.run(checkpoint.committed_batches)):
+                if not self.settings.follow:
+                    raise CheckpointError(
+                        f"{served.uri} has no committed batch yet: serve it after its first "
+                        "batch, or with --follow, which waits for it"
+                    )
+                await asyncio.sleep(_FIRST_BATCH_POLL_S)
             try:
                 facts = await threads.run(BatchFacts.of, checkpoint, batches[-1])
                 served.begin(await threads.run(states.read, facts), facts)
