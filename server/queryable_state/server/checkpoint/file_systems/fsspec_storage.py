@@ -112,6 +112,10 @@ class FsspecStorage(CheckpointStorage):
                 raise FileNotFoundError(errno.ENOENT, "it is a folder", path)
             return int(found["size"])
 
+    def modified_ms(self, path: str) -> int:
+        with translating(path, "get the time of"):
+            return int(self._files.modified(_fsspec_uri(path)).timestamp() * 1000)
+
     def list(self, folder: str) -> list[str]:
         with translating(folder, "list"):
             top = self._stripped(folder)
