@@ -1,0 +1,51 @@
+"""States of flatMapGroupsWithState, mapGroupsWithState and applyInPandasWithState."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.server.native_state.operators.layouts.key_columns import KeyColumns
+from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
+from queryable_state.server.native_state.operators.layouts.row_values import RowValues
+from queryable_state.server.native_state.operators.layouts.value_layout import ValueLayout
+from queryable_state.v1 import registration_pb2
+
+if TYPE_CHECKING:
+    from queryable_state.server.native_state.operators.operator_tables import OperatorTables
+    from queryable_state.server.native_state.operators.state_layout import StateLayout
+
+FORMAT = "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion"
+_NESTED = "2"
+
+
+def groups_with_state(operator: OperatorTables) -> list[StateLayout]:
+    """The state of each group, and its timeout if the query has timeouts.
+
+    State format 2 stores the state as a struct, null if the group has only a timeout; format 1
+    stores its fields. The value has the fields in both: all null for a group with a timeout alone.
+    """
+    version = operator.format_version(FORMAT, known=("1", _NESTED), default="1")
+    keys, rows = KeyColumns(operator.key_fields()), operator.value_rows()
+    decode, fields = rows.decode, list(rows.fields)
+    if version == _NESTED:
+        nested = fields[0].type.fields
+        fields[:1] = nested
+        no_state = (None,) * len(nested)
+        decode_nested = decode
+
+        def decode(raw_value: bytes) -> tuple[object, ...]:
+            state, *timeout = decode_nested(raw_value)
+            return (*(no_state if state is None else state), *timeout)
+
+    values = RowValues(fields)
+    encode = values.encode
+    definition = operator.definition(
+        kind=registration_pb2.VALUE,
+        key_type=keys.key_type,
+        value_type=values.value_type,
+        operator="groups",
+        format=f"state format {version}",
+        description="The state of each group; timeoutTimestamp in milliseconds, -1: no timeout.",
+    )
+    table = RawTable(operator.source(), operator.raw_keys(), keys)
+    return [ValueLayout(definition, table, lambda raw, _: encode(decode(raw)))]
