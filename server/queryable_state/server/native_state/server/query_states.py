@@ -94,7 +94,7 @@ def registration_of(
 
 def state_id_of(query_id: bytes, name: str, partitions: int) -> int:
     """The id of a state: servers that share a query derive the same one, also after a restart."""
-    digest = xxh3_64_intdigest(f"{query_id.hex()}/{partitions}/{name}")
+    digest = xxh3_64_intdigest(f"{query_id.hex()}/{partitions}/{name}".encode())
     return digest % ((1 << 31) - 1) + 1
 
 

@@ -43,7 +43,7 @@ class ServedPartition:
     def changes(self, batch: int, ids: Sequence[str | None]) -> Overlay | StateStore:
         """The raw changes of the batch behind the committed one, or a store of it as a whole.
 
-        Blocking. Raises as `StoreFiles.step`.
+        Blocking. Raises as `StoreFiles.delta`.
         """
         raw = self.store.raw
         overlay = self.files.step(batch, ids, lambda source, key: raw.reader(source)(key))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.files.outcomes import FileRemovedError
 from queryable_state.server.native_state.files.store_files import (
-    Delta,
     Provider,
     RecordFile,
     RocksDbFiles,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from queryable_state.server.native_state.files.store_files import (
+        Delta,
         RestorePlan,
         StoreFiles,
         StoreSnapshot,
@@ -99,17 +99,14 @@ class PartitionFiles:
         """The raw changes of a batch, the one after that which `read(source, key)` reads.
 
         None if a source has a snapshot instead of changes: open the store anew. Raises as
-        `StoreFiles.step`.
+        `StoreFiles.delta`.
         """
-        steps = [
-            files.step(batch + 1, unique_id)
-            for files, unique_id in zip(self._sources, ids, strict=True)
-        ]
-        changes = {
-            source: step.folded() for source, step in enumerate(steps) if isinstance(step, Delta)
-        }
-        if len(changes) < len(steps):
-            return None
+        changes = {}
+        for source, (files, unique_id) in enumerate(zip(self._sources, ids, strict=True)):
+            delta = files.delta(batch + 1, unique_id)
+            if delta is None:
+                return None
+            changes[source] = delta.folded()
         return raw_overlay(changes, self._sources[0].merge_delimiter, read)
 
     def _opened(
