@@ -7,6 +7,7 @@ from struct import pack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.native_state.files.spark_writers import changelog, java_text
 
 from queryable_state.server.native_state.files.changes import (
     Change,
@@ -18,7 +19,6 @@ from queryable_state.server.native_state.files.changes import (
 from queryable_state.server.native_state.files.outcomes import UnsupportedFormatError
 from queryable_state.server.native_state.files.rocksdb.changelog import Changelog, LineageItem
 from queryable_state.wire.errors import CorruptDataError
-from tests.native_state.files.spark_writers import changelog, java_text
 
 FILE = "/state/0/0/7.changelog"
 PUT, DELETE, MERGE = ChangeKind.PUT, ChangeKind.DELETE, ChangeKind.MERGE

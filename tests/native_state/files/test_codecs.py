@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.native_state.files.spark_writers import CODECS
 
 from queryable_state.server.native_state.files.codecs.compression import decompress
 from queryable_state.server.native_state.files.outcomes import UnsupportedFormatError
 from queryable_state.wire.errors import CorruptDataError
-from tests.native_state.files.spark_writers import CODECS
 
 FILE = "/state/0/0/7.changelog"
 

@@ -43,9 +43,7 @@ def raw_store(words: Mapping[str, str], batch: int = 0) -> HeapStateStore:
 
 def changes(words: Mapping[str, str | None]) -> Overlay:
     """The raw changes of a batch; None deletes."""
-    records = {
-        raw(key): None if text is None else text.encode() for key, text in words.items()
-    }
+    records = {raw(key): None if text is None else text.encode() for key, text in words.items()}
     return Overlay({0: StateOverlay(records)}, 10 * len(records), len(records))
 
 

@@ -90,5 +90,5 @@ class CheckpointServerSettings(
         self.require(
             bool(self.checkpoint) != bool(self.spark_checkpoint),
             ("checkpoint", "spark_checkpoint"),
-            "give the one that is to be served, and not the other",
+            "set the one that is to be served, and only that one",
         )

@@ -67,9 +67,7 @@ def _indexed(operator: OperatorTables, version: str, side: str) -> StateLayout:
     return IndexedRowsLayout(
         _definition(operator, version, side, keys, values),
         RawTable(operator.source(count_place[0]), operator.raw_keys(*count_place), keys),
-        RawTable(
-            operator.source(row_place[0]), operator.raw_keys(*row_place), keys, _without_last
-        ),
+        RawTable(operator.source(row_place[0]), operator.raw_keys(*row_place), keys, _without_last),
         read_count,
         read_row,
     )

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
         StoreSchema,
     )
     from queryable_state.server.native_state.operators.layouts.key_columns import Columns
-    from queryable_state.server.native_state.operators.layouts.raw_table import RawKeys
-    from queryable_state.v1.registration_pb2 import StateKind
-    from queryable_state.wire.schema.type_model import Field, TypeInfo
+    from queryable_state.wire.schema.type_model import Field
 
 DEFAULT_STORE = "default"
 DEFAULT_FAMILY = "default"

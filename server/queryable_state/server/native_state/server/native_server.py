@@ -10,12 +10,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
-
 from queryable_state.server.checkpoint.file_systems.storage import is_local
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint_server.public_ports import PublicPorts
 from queryable_state.server.checkpoint_server.start_steps import folder_of_state, unless_stopped
+from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
 from queryable_state.server.native_state.server.batch_facts import BatchFacts
 from queryable_state.server.native_state.server.follower import Follower
 from queryable_state.server.native_state.server.native_catalog import NativeCatalog
@@ -132,7 +131,12 @@ class NativeServer:
             )
             stack.push_async_callback(served.aclose)
             states = StatesReader(
-                checkpoint, query_id, self.name, settings, _new_paths(Path(directory.name))
+                checkpoint,
+                query_id,
+                self.name,
+                _new_paths(Path(directory.name)),
+                backend=settings.backend,
+                kept_batches=settings.kept_batches,
             )
             await unless_stopped(
                 self._load(served, checkpoint, states, threads), self.shutdown, uri

@@ -57,7 +57,9 @@ class Owners:
         servers = self.servers
         if len(servers) == 1:
             return servers[0]
-        return max(servers, key=lambda each: (xxh3_64_intdigest(f"{partition}@{each}".encode()), each))
+        return max(
+            servers, key=lambda each: (xxh3_64_intdigest(f"{partition}@{each}".encode()), each)
+        )
 
     def is_own(self, partition: int) -> bool:
         """True if this server has a partition."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.operators.operator_states import states_of
 from queryable_state.server.native_state.operators.operator_tables import OperatorTables
-
 from queryable_state.server.native_state.server.query_states import (
     OperatorStates,
     QueryStates,
@@ -24,10 +23,8 @@ if TYPE_CHECKING:
 
     from queryable_state.server.native_state.files.operator_metadata import OperatorMetadata
     from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
-
     from queryable_state.server.native_state.operators.state_layout import StateLayout
     from queryable_state.server.native_state.server.batch_facts import BatchFacts
-    from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 
 
 class StatesReader:
@@ -38,15 +35,18 @@ class StatesReader:
         checkpoint: QueryCheckpoint,
         query_id: bytes,
         job_name: str,
-        settings: CheckpointServerSettings,
         new_directory: Callable[[], Path],
+        *,
+        backend: str = "",
+        kept_batches: int = 0,
     ) -> None:
-        """`new_directory` makes paths for stores."""
+        """`new_directory` makes paths for stores; the others are as in `PartitionFiles`."""
         self._checkpoint = checkpoint
         self._query_id = query_id
         self._job_name = job_name
-        self._settings = settings
         self._new_directory = new_directory
+        self._backend = backend
+        self._kept_batches = kept_batches
 
     def read(self, facts: BatchFacts) -> QueryStates:
         """The states as of a batch.
@@ -133,6 +133,6 @@ class StatesReader:
             ],
             self._new_directory,
             RocksDBSettings(),
-            backend=self._settings.backend,
-            kept_batches=self._settings.kept_batches,
+            backend=self._backend,
+            kept_batches=self._kept_batches,
         )

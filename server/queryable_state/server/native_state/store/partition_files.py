@@ -12,7 +12,6 @@ from queryable_state.server.native_state.files.store_files import (
     RecordFile,
     RocksDbFiles,
 )
-
 from queryable_state.server.native_state.store.raw_overlays import raw_overlay
 from queryable_state.server.native_state.store.spark_rocksdb import (
     SparkRocksDBBase,
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from rocksdict import Rdict
+
     from queryable_state.server.native_state.files.store_files import (
         Delta,
         RestorePlan,
         StoreFiles,
         StoreSnapshot,
     )
-    from rocksdict import Rdict
-
     from queryable_state.server.storage.base import StateBase
     from queryable_state.server.storage.overlay import Overlay
     from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
@@ -92,6 +91,11 @@ class PartitionFiles:
                 if attempt == _MOST_PLANS:
                     raise problem.cause from None
         raise AssertionError
+
+    def check(self, batch: int, ids: Sequence[str | None]) -> None:
+        """Checks that the files of a batch are there, without reading them; raises as `open`."""
+        for files, unique_id in zip(self._sources, ids, strict=True):
+            files.plan(batch + 1, unique_id)
 
     def step(
         self, batch: int, ids: Sequence[str | None], read: Callable[[int, bytes], bytes | None]
