@@ -36,7 +36,6 @@ _LAYERS = {
     "server": ("process", "serving"),
     "server/native_state": ("files", "rows", "operators", "store", "server"),
     "server/storage": ("layered", "heap", "rocksdb"),
-    "server/native_state": ("files", "rows", "operators", "store", "server"),
     "server/coordinator": (
         "model",
         "servers",
