@@ -54,6 +54,12 @@ class NativeCatalog:
             )
         )
 
+    async def locate_state(
+        self, request: query_pb2.LocateStateRequest
+    ) -> query_pb2.LocateStateResponse:
+        """As `locate`, in the message of a coordinator; a `LocationTable` asks it."""
+        return query_pb2.LocateStateResponse(location=(await self.locate(request)).location)
+
     async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
         """The registration of a state by its id."""
         for state in self._served.states.registrations.values():

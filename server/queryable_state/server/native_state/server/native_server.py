@@ -21,9 +21,11 @@ from queryable_state.server.native_state.server.native_catalog import NativeCata
 from queryable_state.server.native_state.server.native_reader import NativeReader
 from queryable_state.server.native_state.server.owners import Owners
 from queryable_state.server.native_state.server.served_query import ServedQuery
+from queryable_state.server.native_state.server.shared_router import SharedRouter
 from queryable_state.server.native_state.server.states_reader import StatesReader
 from queryable_state.server.native_state.store.batch_times import BatchTimes
 from queryable_state.server.query.local_router import LocalRouter
+from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.security.server_tls import ServerTls
 from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
+    from queryable_state.server.query.router import Router
     from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 
 _log = logging.getLogger(__name__)
@@ -168,8 +171,7 @@ class NativeServer:
                 default_deadline_ms=settings.default_deadline_ms,
             )
             catalog = NativeCatalog(served, self.name, owners, follower)
-            router = LocalRouter(reader, catalog)
-            stack.push_async_callback(router.aclose)
+            router = self._router(stack, reader, catalog, owners)
             ports = PublicPorts(
                 router,
                 settings,
@@ -191,6 +193,30 @@ class NativeServer:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
+
+    def _router(
+        self,
+        stack: contextlib.AsyncExitStack,
+        reader: NativeReader,
+        catalog: NativeCatalog,
+        owners: Owners,
+    ) -> Router:
+        """Routes to this process alone, or to all servers that share the partitions."""
+        own = LocalRouter(reader, catalog)
+        if not owners.are_several:
+            return own
+        locations = LocationTable(catalog)
+        stack.push_async_callback(locations.aclose)
+        router = SharedRouter(
+            locations,
+            server_id=owners.server_id,
+            engine=reader,
+            connector=self.settings.tls.connector(),
+            default_deadline_ms=self.settings.default_deadline_ms,
+        )
+        router.own = own
+        stack.push_async_callback(router.aclose)
+        return router
 
     async def _load(
         self,
