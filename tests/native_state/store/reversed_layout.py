@@ -89,5 +89,5 @@ class ReversedLayout(StateLayout):
 
 
 def _raw_of(record_key: bytes) -> bytes:
-    key, _ = _KEYS.decode(record_key, 2)
+    key: str = _KEYS.decode(record_key, 2)[0]
     return key[::-1].encode()
