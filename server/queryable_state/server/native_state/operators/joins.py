@@ -41,7 +41,7 @@ Place = tuple[str, str]
 
 def stream_join(operator: OperatorTables) -> list[StateLayout]:
     """The states `left` and `right`."""
-    version = operator.format_version(FORMAT, (*_STORES, _FAMILIES, _BY_TIME), default="2")
+    version = operator.format_version(FORMAT, (*_STORES, _FAMILIES, _BY_TIME), default="1")
     make = _timed if version == _BY_TIME else _indexed
     return [make(operator, version, side) for side in ("left", "right")]
 
@@ -67,9 +67,7 @@ def _indexed(operator: OperatorTables, version: str, side: str) -> StateLayout:
     return IndexedRowsLayout(
         _definition(operator, version, side, keys, values),
         RawTable(operator.source(count_place[0]), operator.raw_keys(*count_place), keys),
-        RawTable(
-            operator.source(row_place[0]), operator.raw_keys(*row_place), keys, _without_last
-        ),
+        RawTable(operator.source(row_place[0]), operator.raw_keys(*row_place), keys, _without_last),
         read_count,
         read_row,
     )

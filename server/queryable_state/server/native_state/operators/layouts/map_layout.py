@@ -8,7 +8,10 @@ from queryable_state.server.native_state.operators.layouts.grouped_layout import
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 
 if TYPE_CHECKING:
-    from queryable_state.server.native_state.operators.layouts.key_columns import Columns, KeyColumns
+    from queryable_state.server.native_state.operators.layouts.key_columns import (
+        Columns,
+        KeyColumns,
+    )
     from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
     from queryable_state.server.native_state.operators.layouts.value_layout import ReadValue
     from queryable_state.server.native_state.operators.state_layout import RawReads, StateDefinition
