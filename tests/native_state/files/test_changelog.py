@@ -7,6 +7,8 @@ from struct import pack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.native_state.files.damage import FILE, suppress_named
+from tests.native_state.files.spark_writers import changelog, java_text
 
 from queryable_state.server.native_state.files.changes import (
     Change,
@@ -18,9 +20,7 @@ from queryable_state.server.native_state.files.changes import (
 from queryable_state.server.native_state.files.outcomes import UnsupportedFormatError
 from queryable_state.server.native_state.files.rocksdb.changelog import Changelog, LineageItem
 from queryable_state.wire.errors import CorruptDataError
-from tests.native_state.files.spark_writers import changelog, java_text
 
-FILE = "/state/0/0/7.changelog"
 PUT, DELETE, MERGE = ChangeKind.PUT, ChangeKind.DELETE, ChangeKind.MERGE
 
 _keys = st.one_of(st.binary(max_size=20), st.sampled_from([b"a", b"b", b"c"]))
@@ -48,7 +48,7 @@ def test_changes_are_read_in_their_order(version: int, data: st.DataObject) -> N
 
 def test_versions_3_and_4_tell_the_ids_of_the_versions_before() -> None:
     for version in (3, 4):
-        log = Changelog(changelog(version, [], reversed(_LINEAGE)), FILE)
+        log = Changelog(changelog(version, [], _LINEAGE[::-1]), FILE)
         assert log.lineage == (LineageItem(5, "0b7d"), LineageItem(6, "1c8e"))
     assert Changelog(changelog(2, []), FILE).lineage == ()
 
@@ -62,7 +62,7 @@ def test_a_changelog_that_is_cut_off_is_damaged(
     """Whatever it yields before it fails are the first of its changes."""
     changes = data.draw(_changes(version))
     whole = changelog(version, changes, _LINEAGE)
-    read = []
+    read: list[Change] = []
     with pytest.raises(CorruptDataError, match=r"7\.changelog"):
         read.extend(Changelog(whole[: int(kept * len(whole))], FILE).changes())
     assert read == changes[: len(read)]
@@ -76,10 +76,8 @@ def test_a_flipped_byte_is_read_or_an_error_that_names_the_file(
 ) -> None:
     whole = bytearray(changelog(version, data.draw(_changes(version)), _LINEAGE))
     whole[int(at * len(whole))] ^= flip
-    try:
+    with suppress_named():
         list(Changelog(bytes(whole), FILE).changes())
-    except (CorruptDataError, UnsupportedFormatError) as problem:
-        assert FILE in problem.message
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.native_state.files.spark_writers import hadoop_checksums, spark_checksum
 
 from queryable_state.server.checkpoint.file_systems.local_storage import LocalStorage
 from queryable_state.server.checkpoint.file_systems.storage import MissingFileError
 from queryable_state.server.native_state.files.checked_reads import CheckedReads
 from queryable_state.server.native_state.files.checksums import hadoop_mismatch, spark_mismatch
 from queryable_state.wire.errors import CorruptDataError, Reason
-from tests.native_state.files.spark_writers import hadoop_checksums, spark_checksum
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.native_state.files.damage import FILE, suppress_named
+from tests.native_state.files.spark_writers import CODECS
 
 from queryable_state.server.native_state.files.codecs.compression import decompress
 from queryable_state.server.native_state.files.outcomes import UnsupportedFormatError
 from queryable_state.wire.errors import CorruptDataError
-from tests.native_state.files.spark_writers import CODECS
-
-FILE = "/state/0/0/7.changelog"
 
 _texts = st.one_of(
     st.binary(min_size=1, max_size=2500),
@@ -48,11 +47,8 @@ def test_a_flipped_bit_is_an_error_that_names_the_file(
     """Only lz4 has checksums; the others may give other bytes, but no other exception."""
     packed = bytearray(CODECS[codec](data))
     packed[int(at * len(packed))] ^= 1 << bit
-    try:
+    with suppress_named():
         read = decompress(bytes(packed), FILE)
-    except (CorruptDataError, UnsupportedFormatError) as problem:
-        assert FILE in problem.message
-    else:
         assert codec != "lz4" or read == data
 
 
@@ -61,13 +57,13 @@ def test_a_flipped_bit_is_an_error_that_names_the_file(
 @given(data=_texts, kept=st.floats(0, 1, exclude_max=True))
 def test_a_file_that_is_cut_off_is_damaged(codec: str, data: bytes, kept: float) -> None:
     packed = CODECS[codec](data)
-    with pytest.raises(CorruptDataError, match="7.changelog"):
+    with pytest.raises(CorruptDataError, match=r"7\.changelog"):
         decompress(packed[: max(9, int(kept * len(packed)))] if kept else packed[:9], FILE)
 
 
 @pytest.mark.parametrize("data", [b"", b"LZ4", b"\x28\xb5"])
 def test_a_file_of_a_few_bytes_is_damaged(data: bytes) -> None:
-    with pytest.raises(CorruptDataError, match="7.changelog"):
+    with pytest.raises(CorruptDataError, match=r"7\.changelog"):
         decompress(data, FILE)
 
 

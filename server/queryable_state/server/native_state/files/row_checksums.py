@@ -1,7 +1,7 @@
 """Row checksums of Spark, if `spark.sql.streaming.stateStore.rowChecksum.enabled` is set.
 
 A value of the RocksDB provider is, for each of its merged parts, a checksum, the size of the row
-and the row, with one delimiter byte between parts. A value of the HDFS-backed provider is a
+and the row, with the store's delimiter between parts. A value of the HDFS-backed provider is a
 checksum and the row. The checksum is the CRC32C of the key and the row. In changes, the key of a
 deletion begins with a checksum of its own. Numbers are little-endian.
 """
@@ -25,23 +25,26 @@ _PART = 8
 _ROW = "a row does not have its checksum"
 
 
-def verified_changes(changes: Changes, file: str, *, parts: bool = False) -> Changes:
+def verified_changes(changes: Changes, file: str, delimiter: bytes | None = None) -> Changes:
     """Yields the changes with plain keys; raises CorruptDataError at a row that is damaged.
 
-    Values keep their checksums. `parts` is True for the RocksDB provider.
+    Values keep their checksums. `delimiter` is that of merged parts; None: the HDFS-backed
+    provider, whose values have no parts.
     """
-    verify = _verify_parts if parts else _verify_row
     for kind, key, value in changes:
         if kind is ChangeKind.DELETE:
             plain = key[_CHECKSUM.size :]
             _require(key[: _CHECKSUM.size], plain, b"", file)
             yield kind, plain, value
         else:
-            verify(key, value, file)
+            if delimiter is None:
+                row(key, value, file)
+            else:
+                rows(key, value, delimiter, file)
             yield kind, key, value
 
 
-def rows(key: bytes, value: bytes, file: str) -> list[bytes]:
+def rows(key: bytes, value: bytes, delimiter: bytes, file: str) -> list[bytes]:
     """The rows of a value of the RocksDB provider without their checksums, which are verified."""
     found = []
     position, size = 0, len(value)
@@ -55,7 +58,7 @@ def rows(key: bytes, value: bytes, file: str) -> list[bytes]:
             raise checksum_mismatch(file, _ROW)
         _require(value[position : position + _CHECKSUM.size], key, row, file)
         found.append(row)
-        position = begin + length + 1
+        position = begin + length + len(delimiter)
     return found
 
 
@@ -64,14 +67,6 @@ def row(key: bytes, value: bytes, file: str) -> bytes:
     plain = value[_CHECKSUM.size :]
     _require(value[: _CHECKSUM.size], key, plain, file)
     return plain
-
-
-def _verify_parts(key: bytes, value: bytes, file: str) -> None:
-    rows(key, value, file)
-
-
-def _verify_row(key: bytes, value: bytes, file: str) -> None:
-    row(key, value, file)
 
 
 def _require(checksum: bytes, key: bytes, row: bytes, file: str) -> None:

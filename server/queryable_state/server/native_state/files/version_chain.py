@@ -18,11 +18,14 @@ def choose_chain(
     snapshots: Set[int],
     deltas: Set[int],
     folder: str,
+    *,
     avoid: Collection[int] = (),
+    other_snapshots: Set[int] = frozenset(),
 ) -> tuple[int, range]:
     """The version of the snapshot to begin with, 0 for an empty store, and the deltas to apply.
 
-    Raises VersionGoneError, NotYetWrittenError or CorruptDataError if there is no such chain.
+    `other_snapshots` do not lead to this version, but show how far the job has come. Raises
+    VersionGoneError, NotYetWrittenError or CorruptDataError if there is no such chain.
     """
     # The oldest version from which deltas lead up to this one without a gap.
     lowest = version
@@ -32,7 +35,8 @@ def choose_chain(
     base = max(usable, default=0)
     if base >= lowest or lowest == 0:
         return base, range(base + 1, version + 1)
-    raise _no_chain(version, lowest, snapshots, deltas, folder, avoid)
+    kept = snapshots | other_snapshots
+    raise _no_chain(version, lowest, kept, deltas, folder, avoid)
 
 
 def _no_chain(

@@ -69,17 +69,14 @@ class RocksDbStoreFiles(StoreFiles):
         if unique_id is None:
             ids = dict.fromkeys(range(version + 1))
         else:
-            if (version, unique_id) not in zips | changelogs and any(
-                each > version for each, _ in zips
-            ):
-                raise gone(version, self.folder)
             ids = self._lineage(version, unique_id, zips, changelogs, avoid)
         base, chain = choose_chain(
             version,
             {each for each, unique in zips if each in ids and ids[each] == unique},
             {each for each, unique in changelogs if each in ids and ids[each] == unique},
             self.folder,
-            avoid,
+            avoid=avoid,
+            other_snapshots={each for each, _ in zips},
         )
         return RestorePlan(
             version,
@@ -170,7 +167,9 @@ class RocksDbStoreFiles(StoreFiles):
 
     def _changes(self, log: Changelog, path: str) -> Changes:
         changes = log.changes()
-        return verified_changes(changes, path, parts=True) if self.row_checksums else changes
+        if self.row_checksums:
+            return verified_changes(changes, path, self.merge_delimiter)
+        return changes
 
 
 def _name(version: int, unique_id: str | None, suffix: str) -> str:
