@@ -41,7 +41,7 @@ Place = tuple[str, str]
 
 def stream_join(operator: OperatorTables) -> list[StateLayout]:
     """The states `left` and `right`."""
-    version = operator.format_version(FORMAT, (*_STORES, _FAMILIES, _BY_TIME), default="2")
+    version = operator.format_version(FORMAT, (*_STORES, _FAMILIES, _BY_TIME), default="1")
     make = _timed if version == _BY_TIME else _indexed
     return [make(operator, version, side) for side in ("left", "right")]
 

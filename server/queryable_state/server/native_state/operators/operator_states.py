@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from queryable_state.server.native_state.operators import operator_names as spark
 from queryable_state.server.native_state.operators.aggregation import aggregation
 from queryable_state.server.native_state.operators.deduplication import (
     deduplication,
@@ -18,6 +19,7 @@ from queryable_state.server.native_state.operators.session_windows import sessio
 from queryable_state.server.native_state.operators.transform_with_state import (
     transform_with_state,
 )
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -29,35 +31,53 @@ if TYPE_CHECKING:
     )
 
 _OPERATORS: Mapping[str, Callable[[OperatorTables], list[StateLayout]]] = {
-    "stateStoreSave": aggregation,
-    "sessionWindowStateStoreSaveExec": session_windows,
-    "dedupe": deduplication,
-    "dedupeWithinWatermark": deduplication_within_watermark,
-    "symmetricHashJoin": stream_join,
-    "flatMapGroupsWithState": groups_with_state,
-    "applyInPandasWithState": groups_with_state,
+    spark.AGGREGATION: aggregation,
+    spark.SESSIONS: session_windows,
+    spark.DEDUPLICATION: deduplication,
+    spark.DEDUPLICATION_WITHIN_WATERMARK: deduplication_within_watermark,
+    spark.JOIN: stream_join,
+    spark.GROUPS: groups_with_state,
+    spark.GROUPS_IN_PANDAS: groups_with_state,
     "transformWithStateExec": transform_with_state,
     "transformWithStateInPandasExec": transform_with_state,
-    "globalLimit": limit,
+    "transformWithStateInPySparkExec": transform_with_state,
+    spark.LIMIT: limit,
 }
 """By Spark's name in the operator's metadata."""
 
 
-def states_of(operators: Iterable[OperatorTables]) -> list[StateLayout]:
-    """The states of a query's operators, each with a name that is unique in the query.
+class FoundStates(NamedTuple):
+    """The states of a query."""
 
-    Raises `UnsupportedFormatError` for an operator or a stored form that is not known.
+    layouts: list[StateLayout]
+    """Each with a queryable name that is unique in the query."""
+    refusals: list[QueryableStateError]
+    """One for each operator, or state variable, that this version cannot read."""
+
+
+def states_of(operators: Iterable[OperatorTables]) -> FoundStates:
+    """The states of a query's operators.
+
+    An operator that this version cannot read does not hide the others. Raises `CorruptDataError`
+    if the checkpoint contradicts itself.
     """
-    layouts = [layout for operator in operators for layout in operator_states(operator)]
-    names = queryable_names([layout.definition for layout in layouts])
-    for layout, name in zip(layouts, names, strict=True):
+    found = FoundStates([], [])
+    for operator in operators:
+        try:
+            found.layouts.extend(operator_states(operator))
+        except InvalidRequestError as problem:
+            if problem.reason != Reason.UNSUPPORTED:
+                raise
+            found.refusals.append(problem)
+    names = queryable_names([layout.definition for layout in found.layouts])
+    for layout, name in zip(found.layouts, names, strict=True):
         layout.definition = replace(layout.definition, queryable_name=name)
-    return layouts
+    return found
 
 
 def operator_states(operator: OperatorTables) -> list[StateLayout]:
-    """The states of one operator."""
-    states = _OPERATORS.get(operator.metadata.name)
+    """The states of one operator; raises UNSUPPORTED if this version cannot read it."""
+    states = _OPERATORS.get(operator.name)
     if states is None:
         raise operator.unsupported(
             f"an unknown operator name, known are {', '.join(sorted(_OPERATORS))}"

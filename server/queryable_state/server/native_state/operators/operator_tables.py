@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from queryable_state.server.native_state.files.outcomes import UnsupportedFormatError
+from queryable_state.server.native_state.operators.operator_names import operator_name
 from queryable_state.server.native_state.operators.state_layout import StateDefinition
 from queryable_state.wire.errors import CorruptDataError
 
@@ -50,6 +51,8 @@ class OperatorTables:
         `family_ids` are the ids of column families by name; empty: stores have no families.
         """
         self.metadata = metadata
+        self.name = operator_name(metadata, schemas)
+        """Spark's name of the operator."""
         self._schemas = schemas
         self._conf = conf
         self._family_ids = family_ids
@@ -85,7 +88,7 @@ class OperatorTables:
         """
         return StateDefinition(
             operator_id=self.metadata.operator_id,
-            spark_name=self.metadata.name,
+            spark_name=self.name,
             partitions=self.metadata.partitions if partitions is None else partitions,
             **{"name": "", **facts},
         )
@@ -93,7 +96,7 @@ class OperatorTables:
     def unsupported(self, what: str) -> UnsupportedFormatError:
         """The error of a stored form that this version does not read."""
         return UnsupportedFormatError(
-            f"operator {self.metadata.operator_id} ({self.metadata.name}) has {what}: use a newer "
+            f"operator {self.metadata.operator_id} ({self.name}) has {what}: use a newer "
             "version of this library"
         )
 
@@ -101,5 +104,5 @@ class OperatorTables:
         """The error of an operator whose metadata or schemas contradict each other."""
         return CorruptDataError(
             f"the checkpoint describes operator {self.metadata.operator_id} "
-            f"({self.metadata.name}) wrongly: {what}"
+            f"({self.name}) wrongly: {what}"
         )

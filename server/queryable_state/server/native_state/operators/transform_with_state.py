@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 OPERATOR = "transformWithState"
 _TIMERS = "timers"
-_CLOCKS = {"$procTimers": Clock.PROCESSING_TIME, "$eventTimers": Clock.EVENT_TIME}
-_KEY_TO_TIMESTAMP = "_keyToTimestamp"
+_CLOCKS = {
+    "$procTimers_keyToTimestamp": Clock.PROCESSING_TIME,
+    "$eventTimers_keyToTimestamp": Clock.EVENT_TIME,
+}
 _NEVER = -1
 """Expiry of a value that does not expire."""
 
@@ -105,8 +107,7 @@ def _timers(operator: OperatorTables, name: str) -> StateLayout:
     clock = _CLOCKS.get(name)
     if clock is None:
         raise operator.unsupported(f"timers of the kind {name!r}")
-    family = name + _KEY_TO_TIMESTAMP
-    keys = KeyColumns(operator.key_fields(DEFAULT_STORE, family)[0].type.fields)
+    keys = KeyColumns(operator.key_fields(DEFAULT_STORE, name)[0].type.fields)
     definition = operator.definition(
         name=_TIMERS,
         kind=registration_pb2.TIMER,
@@ -116,7 +117,7 @@ def _timers(operator: OperatorTables, name: str) -> StateLayout:
         format="",
         description=f"The registered timers of {clock.name.lower().replace('_', ' ')}.",
     )
-    return TimerLayout(definition, _table(operator, family, keys, _first), clock)
+    return TimerLayout(definition, _table(operator, name, keys, _first), clock)
 
 
 def _table(
