@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         StateLayout,
     )
     from queryable_state.server.native_state.store.partition_files import PartitionFiles
+    from queryable_state.wire.errors import QueryableStateError
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,9 @@ class QueryStates:
     """The states of a query, from one change of them to the next."""
 
     operators: tuple[OperatorStates, ...]
+
+    refusals: tuple[QueryableStateError, ...] = ()
+    """Why the states of other operators are not served."""
 
     @property
     def registrations(self) -> dict[str, registration_pb2.StateRegistration]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from queryable_state.server.native_state.files.store_files import Provider
 from queryable_state.server.native_state.operators.operator_states import states_of
 from queryable_state.server.native_state.operators.operator_tables import OperatorTables
+from queryable_state.server.native_state.operators.physical_form import physical_form
 from queryable_state.server.native_state.server.query_states import (
     OperatorStates,
     QueryStates,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
     from queryable_state.server.native_state.operators.state_layout import StateLayout
     from queryable_state.server.native_state.server.batch_facts import BatchFacts
+    from queryable_state.server.native_state.store.partition_files import PhysicalForm
 
 
 class StatesReader:
@@ -61,20 +64,23 @@ class StatesReader:
                 "aggregations, joins, deduplication or state functions have something to look up"
             )
         tables = [self._tables(operator, facts) for operator in operators]
-        layouts = states_of(tables)
+        found = states_of(tables)
+        if not found.layouts:
+            raise found.refusals[0]
         states = QueryStates(
             tuple(
                 self._operator(
-                    operator,
+                    each,
                     facts,
                     [
                         layout
-                        for layout in layouts
-                        if layout.definition.operator_id == operator.operator_id
+                        for layout in found.layouts
+                        if layout.definition.operator_id == each.metadata.operator_id
                     ],
                 )
-                for operator in operators
-            )
+                for each in tables
+            ),
+            tuple(found.refusals),
         )
         check_distinct(list(states.registrations.values()))
         return states
@@ -103,9 +109,10 @@ class StatesReader:
         return {}
 
     def _operator(
-        self, operator: OperatorMetadata, facts: BatchFacts, layouts: Sequence[StateLayout]
+        self, tables: OperatorTables, facts: BatchFacts, layouts: Sequence[StateLayout]
     ) -> OperatorStates:
-        uid = f"{operator.name or 'operator'}-{operator.operator_id}"
+        operator = tables.metadata
+        uid = f"{tables.name}-{operator.operator_id}"
         registrations = [
             registration_of(layout.definition, self._query_id, self._job_name, uid)
             for layout in layouts
@@ -120,11 +127,21 @@ class StatesReader:
             sources=len(operator.stores),
             registrations=dict(zip(ids, registrations, strict=True)),
             layouts=dict(zip(ids, layouts, strict=True)),
-            files=partial(self._files, operator, facts.conf),
+            files=partial(self._files, operator, facts.conf, self._physical(tables, facts)),
         )
 
+    def _physical(self, tables: OperatorTables, facts: BatchFacts) -> list[PhysicalForm]:
+        """What makes raw records of the rows of each source; none if the files have them."""
+        if self._checkpoint.provider(facts.conf) is not Provider.HDFS_BACKED:
+            return []
+        return [physical_form(tables, store.name) for store in tables.metadata.stores]
+
     def _files(
-        self, operator: OperatorMetadata, conf: Mapping[str, str], partition: int
+        self,
+        operator: OperatorMetadata,
+        conf: Mapping[str, str],
+        physical: Sequence[PhysicalForm],
+        partition: int,
     ) -> PartitionFiles:
         return PartitionFiles(
             [
@@ -133,6 +150,7 @@ class StatesReader:
             ],
             self._new_directory,
             RocksDBSettings(),
+            physical=physical,
             backend=self._backend,
             kept_batches=self._kept_batches,
         )
