@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import lzma
 import re
 import shutil
+import struct
 import zipfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +39,19 @@ _OPTIONS = "OPTIONS-"
 _DOWNLOADS = 8
 # The options that RocksDB writes do not hold the delimiter, so that a reader would use a comma.
 _MERGE_OPERATOR = re.compile(rb"^(\s*merge_operator=)(.*)$", re.MULTILINE)
+# What zipfile raises for damaged bytes, besides its own error.
+_BROKEN_ZIP = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
+# The end of a zip without a comment: signature, two disks, members here, members, and the rest.
+_ZIP_END = struct.Struct("<4sHHHHIIH")
 _NO_OPERATOR = b"nullptr"
 _APPEND = re.compile(rb"\{?(?:id=)?(StringAppendOperator)\b.*")
 
@@ -129,8 +144,12 @@ class RocksDbSnapshot(RocksDbFiles):
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 members = {name: archive.read(name) for name in archive.namelist()}
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as problem:
+            *_, expected, _, _, _ = _ZIP_END.unpack(data[-_ZIP_END.size :])
+        except _BROKEN_ZIP as problem:
             raise checksum_mismatch(self.path, f"its zip is broken ({problem})") from problem
+        if len(members) != expected:
+            # zipfile stops silently at a directory entry of a wrong length.
+            raise damaged(self.path, f"its zip shows {len(members)} of its {expected} members")
         for name in members:
             if "/" in name or "\\" in name or name in ("", ".", ".."):
                 raise damaged(self.path, f"it has a member {name!r} outside of its folder")
