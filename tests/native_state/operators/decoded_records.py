@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,10 +14,11 @@ from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
-    from queryable_state.server.native_state.operators.state_layout import StateLayout
     from tests.native_state.operators.state_fixture import RawPartition, StateFixture
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    from queryable_state.server.native_state.operators.state_layout import StateLayout
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Decoded(NamedTuple):
@@ -66,7 +67,7 @@ def _of_partition(layout: StateLayout, partition: int, raw: RawPartition) -> lis
                 plain(key) if definition.key_type.kind == Kind.ROW else [plain(key)],
                 window_of(record_key[key_end:end]),
                 element,
-                value[0] if is_list else value,
+                value[0] if value is not None and is_list else value,
             )
         )
     return found

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-from queryable_state.v1 import registration_pb2
 from tests.native_state.operators.decoded_records import scanned
 from tests.native_state.operators.state_fixture import load
+
+from queryable_state.v1 import registration_pb2
 
 
 @pytest.mark.parametrize("name", ["aggregation-format-1", "aggregation-format-2"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.native_state.operators.decoded_records import scanned
 from tests.native_state.operators.state_fixture import load
 

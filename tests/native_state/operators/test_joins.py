@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-from queryable_state.v1 import registration_pb2
 from tests.native_state.operators.decoded_records import scanned
 from tests.native_state.operators.state_fixture import load
+
+from queryable_state.v1 import registration_pb2
 
 FORMATS = ["2", "3", "4"]
 
@@ -45,10 +45,7 @@ def test_all_formats_hold_the_same_rows() -> None:
     """The same input gives the same rows, flags among them, whatever the format."""
     rows = {
         version: sorted(
-            (
-                repr((each.key, each.value))
-                for each in scanned(load(f"join-format-{version}"), "left")
-            )
+            repr((each.key, each.value)) for each in scanned(load(f"join-format-{version}"), "left")
         )
         for version in FORMATS
     }

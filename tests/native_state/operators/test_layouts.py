@@ -6,11 +6,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.native_state.operators.state_fixture import NAMES, RawPartition, load
 
 from queryable_state.server.storage.overlay import Overlay, StateOverlay
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.keys.key_groups import KeyGroups
-from tests.native_state.operators.state_fixture import NAMES, RawPartition, load
 
 if TYPE_CHECKING:
     from queryable_state.server.native_state.operators.state_layout import StateLayout

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.native_state.operators.state_fixture import load
+
 from queryable_state.server.native_state.files.operator_metadata import (
     OperatorMetadata,
     StoreMetadata,
@@ -14,7 +16,6 @@ from queryable_state.server.native_state.operators.operator_states import (
     states_of,
 )
 from queryable_state.server.native_state.operators.operator_tables import OperatorTables
-from tests.native_state.operators.state_fixture import load
 
 
 def test_a_name_has_a_number_only_where_it_is_needed() -> None:

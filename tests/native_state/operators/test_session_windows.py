@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from queryable_state.wire.keys.store_keys import window_namespace
-from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
 from tests.native_state.operators.decoded_records import scanned
 from tests.native_state.operators.state_fixture import load
+
+from queryable_state.wire.keys.store_keys import window_namespace
+from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
 
 
 def test_each_session_is_a_window_of_its_key() -> None:

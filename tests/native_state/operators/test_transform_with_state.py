@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.native_state.operators.decoded_records import scanned
+from tests.native_state.operators.state_fixture import load
 
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.keys.timer_keys import Clock
 from queryable_state.wire.values.value_codec import timestamp_of
-from tests.native_state.operators.decoded_records import scanned
-from tests.native_state.operators.state_fixture import load
 
 if TYPE_CHECKING:
     from tests.native_state.operators.state_fixture import StateFixture

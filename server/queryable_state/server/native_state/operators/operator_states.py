@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _OPERATORS: Mapping[str, Callable[[OperatorTables], list[StateLayout]]] = {
     spark.AGGREGATION: aggregation,
+    "StatefulStreamlineAggregate": aggregation,
     spark.SESSIONS: session_windows,
     spark.DEDUPLICATION: deduplication,
     spark.DEDUPLICATION_WITHIN_WATERMARK: deduplication_within_watermark,

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.native_state.files.outcomes import UnsupportedFormatError
+from queryable_state.server.native_state.files.query_checkpoint import (
+    MERGE_OPERATOR_VERSION,
+    PROVIDER_CLASS,
+    ROW_CHECKSUMS,
+)
+from queryable_state.server.native_state.files.store_files import Provider
+from queryable_state.server.native_state.operators.layouts.family_keys import FamilyKeys
 from queryable_state.server.native_state.operators.operator_names import operator_name
 from queryable_state.server.native_state.operators.state_layout import StateDefinition
+from queryable_state.server.native_state.operators.stored_rows import StoredRows
+from queryable_state.server.native_state.rows.key_encoders import key_encoder
+from queryable_state.server.native_state.rows.spark_types import parse_struct
+from queryable_state.server.native_state.rows.type_infos import key_type_of
+from queryable_state.server.native_state.rows.unsafe_row import unsafe_row_codec
 from queryable_state.wire.errors import CorruptDataError
 
 if TYPE_CHECKING:
@@ -17,23 +29,11 @@ if TYPE_CHECKING:
         ColumnFamilySchema,
         StoreSchema,
     )
-    from queryable_state.server.native_state.operators.layouts.key_columns import Columns
+    from queryable_state.server.native_state.operators.layouts.raw_table import RawKeys
     from queryable_state.wire.schema.type_model import Field
 
 DEFAULT_STORE = "default"
 DEFAULT_FAMILY = "default"
-
-
-class ValueRows(Protocol):
-    """Codec of the raw values of one column family."""
-
-    fields: Sequence[Field]
-
-    def decode(self, raw_value: bytes) -> Columns:
-        """The row of a raw value."""
-
-    def decode_all(self, raw_value: bytes) -> list[Columns]:
-        """The rows of a raw value with several of them."""
 
 
 class OperatorTables:
@@ -56,6 +56,12 @@ class OperatorTables:
         self._schemas = schemas
         self._conf = conf
         self._family_ids = family_ids
+        # The RocksDB provider has one delimiter byte in version 1 of the merge operator.
+        self._delimiter_bytes = 0 if conf.get(MERGE_OPERATOR_VERSION) == "2" else 1
+        # `physical_form` makes raw values without checksums.
+        self._is_hdfs_backed = not conf.get(PROVIDER_CLASS, "").endswith(Provider.ROCKSDB.value)
+        self.has_row_checksums = conf.get(ROW_CHECKSUMS) == "true"
+        """True if stored values have checksums."""
 
     def source(self, store: str = DEFAULT_STORE) -> int:
         """The number of a store among those of a partition."""
@@ -64,12 +70,48 @@ class OperatorTables:
                 return source
         raise self.damaged(f"it has no store {store!r}")
 
+    def _family(self, store: str, family: str) -> ColumnFamilySchema:
+        schema = self.families(store).get(family)
+        if schema is None:
+            raise self.damaged(f"store {store!r} has no column family {family!r}")
+        return schema
+
     def families(self, store: str = DEFAULT_STORE) -> Mapping[str, ColumnFamilySchema]:
         """The column families of a store by name."""
         schema = self._schemas.get(store)
         if schema is None:
             raise self.damaged(f"store {store!r} has no schema")
         return schema.column_families
+
+    def key_fields(
+        self, store: str = DEFAULT_STORE, family: str = DEFAULT_FAMILY
+    ) -> tuple[Field, ...]:
+        """The columns of the raw keys of a family, as keys have them: any may be null."""
+        return key_type_of(parse_struct(self._family(store, family).key_schema)).fields
+
+    def raw_keys(self, store: str = DEFAULT_STORE, family: str = DEFAULT_FAMILY) -> RawKeys:
+        """The codec of the raw keys of a family."""
+        schema = self._family(store, family)
+        encoder = key_encoder(
+            schema.encoder.kind,
+            parse_struct(schema.key_schema),
+            prefix_columns=schema.encoder.prefix_columns,
+            ordering_ordinals=schema.encoder.ordering_ordinals,
+        )
+        if not self._family_ids:
+            return FamilyKeys(encoder, None)
+        if family not in self._family_ids:
+            raise self.damaged(f"column family {family!r} has no id")
+        return FamilyKeys(encoder, self._family_ids[family])
+
+    def value_rows(self, store: str = DEFAULT_STORE, family: str = DEFAULT_FAMILY) -> StoredRows:
+        """The reader of the raw values of a family."""
+        codec = unsafe_row_codec(parse_struct(self._family(store, family).value_schema))
+        return StoredRows(
+            codec,
+            delimiter_bytes=self._delimiter_bytes,
+            has_checksums=self.has_row_checksums and not self._is_hdfs_backed,
+        )
 
     def format_version(self, setting: str, known: Sequence[str], default: str) -> str:
         """The state format that the query recorded in its offsets; `default` if it has not.

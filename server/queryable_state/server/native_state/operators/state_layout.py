@@ -54,7 +54,7 @@ class StateDefinition:
     state of an operator."""
     queryable_name: str = ""
     """Name within the query; set by `operator_states.states_of`."""
-    kind: StateKind
+    kind: StateKind.ValueType
     """VALUE, LIST, MAP or TIMER."""
     key_type: TypeInfo
     """One grouping column: its type; several: a ROW of them; none: INT, whose only key is 0."""

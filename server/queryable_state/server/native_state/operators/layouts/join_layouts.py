@@ -102,11 +102,12 @@ class TimedRowsLayout(StateLayout):
         self, raw: RawView, partition: int, after: bytes = b""
     ) -> Iterator[tuple[bytes, bytes]]:
         table = self._table
-        start: bytes | None = b""
+        start = b""
         if after:
-            start = prefix_end(table.raw_keys.encode_prefix(table.keys.columns(after)))
-            if start is None:
+            end = prefix_end(table.raw_keys.encode_prefix(table.keys.columns(after)))
+            if end is None:
                 return
+            start = end
         decode, wire_key = table.raw_keys.decode_key, table.keys.wire_key
 
         def key_of(record: tuple[bytes, bytes]) -> bytes:
