@@ -14,13 +14,10 @@ from queryable_state.server.native_state.server.native_server import NativeServe
 from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
 DEADLINE_S = 30.0
-
-Serve = "Callable[..., AbstractAsyncContextManager[NativeServer]]"
 
 
 @pytest.fixture
@@ -59,17 +56,29 @@ async def client_of(server: NativeServer) -> AsyncIterator[QueryableStateClient]
 
 async def until_batch(server: NativeServer, batch: int) -> None:
     """Waits until a server is at a batch."""
+
+    async def is_there() -> bool:
+        return server.served.facts.batch >= batch
+
+    await until(is_there)
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Waits until a condition holds."""
     async with asyncio.timeout(DEADLINE_S):
-        while server.served.facts.batch < batch:
-            await asyncio.sleep(0.005)
+        while not await condition():
+            await asyncio.sleep(0.01)
 
 
 async def everything(
     client: QueryableStateClient, state: str = "aggregation", **options: Any
 ) -> dict[Any, Any]:
     """All keys of a state with their values."""
-    found = {}
     async with client.scan("query", state, **options) as scan:
-        async for key, value in scan:
-            found[str(key)] = value.value()
-    return found
+        return {str(key): value.value() async for key, value in scan if value is not None}
+
+
+async def keys_of(client: QueryableStateClient, state: str = "aggregation") -> list[Any]:
+    """All keys of a state, in the order of a scan."""
+    async with client.scan("query", state, keys_only=True) as scan:
+        return [key async for key, _ in scan]

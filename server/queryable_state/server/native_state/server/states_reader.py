@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from queryable_state.server.native_state.files.operator_metadata import OperatorMetadata
     from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
+    from queryable_state.server.native_state.operators.physical_form import PhysicalForm
     from queryable_state.server.native_state.operators.state_layout import StateLayout
     from queryable_state.server.native_state.server.batch_facts import BatchFacts
-    from queryable_state.server.native_state.store.partition_files import PhysicalForm
 
 
 class StatesReader:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable
 from itertools import starmap
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ from queryable_state.server.storage.rocksdb.store import RocksDBBase
 from queryable_state.wire.errors import CorruptDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from rocksdict import Rdict
@@ -39,15 +38,13 @@ if TYPE_CHECKING:
         StoreFiles,
         StoreSnapshot,
     )
+    from queryable_state.server.native_state.operators.physical_form import PhysicalForm
     from queryable_state.server.storage.base import StateBase
     from queryable_state.server.storage.overlay import Overlay
     from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
 
 _log = logging.getLogger(__name__)
 _warnings = RateLimitedLog(_log)
-
-PhysicalForm = Callable[[bytes, bytes], tuple[bytes, bytes]]
-"""`form(bare key row, bare value row)` returns raw key and raw value."""
 
 # The job may remove the files of a plan meanwhile, each time.
 _MOST_PLANS = 8
@@ -212,7 +209,9 @@ class PartitionFiles:
             shutil.rmtree(directory, ignore_errors=True)
             raise
 
-    def _database(self, path: Path, snapshot: StoreSnapshot | None, unreadable: _Unreadable) -> Rdict:
+    def _database(
+        self, path: Path, snapshot: StoreSnapshot | None, unreadable: _Unreadable
+    ) -> Rdict:
         path.parent.mkdir(parents=True, exist_ok=True)
         if snapshot is None:
             return open_empty(path, self._settings)
