@@ -26,6 +26,7 @@ from queryable_state.server.native_state.server.states_reader import StatesReade
 from queryable_state.server.native_state.store.batch_times import BatchTimes
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
+from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.security.server_tls import ServerTls
 from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
@@ -207,14 +208,14 @@ class NativeServer:
             return own
         locations = LocationTable(catalog)
         stack.push_async_callback(locations.aclose)
-        router = SharedRouter(
+        others = ProxyRouter(
             locations,
             server_id=owners.server_id,
             engine=reader,
             connector=self.settings.tls.connector(),
             default_deadline_ms=self.settings.default_deadline_ms,
         )
-        router.own = own
+        router = SharedRouter(own, others)
         stack.push_async_callback(router.aclose)
         return router
 
