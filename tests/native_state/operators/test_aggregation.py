@@ -9,9 +9,20 @@ from tests.native_state.operators.state_fixture import load
 from queryable_state.v1 import registration_pb2
 
 
-@pytest.mark.parametrize("name", ["aggregation-format-1", "aggregation-format-2"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aggregation-format-1",
+        "aggregation-format-2",
+        "aggregation-checksums",
+        "aggregation-streamline",
+    ],
+)
 def test_the_buffers_are_those_of_sparks_reader(name: str) -> None:
-    """Keys and buffers equal Spark's; format 1 stores the key in the value, too."""
+    """Keys and buffers equal Spark's; format 1 stores the key in the value, too.
+
+    The same with checksums in front of rows, and for Spark's aggregation row by row.
+    """
     fixture = load(name)
     keys = 2 if name.endswith("1") else 0
     expected = [

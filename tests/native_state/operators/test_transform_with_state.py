@@ -15,7 +15,13 @@ from queryable_state.wire.values.value_codec import timestamp_of
 if TYPE_CHECKING:
     from tests.native_state.operators.state_fixture import StateFixture
 
-PROCESSORS = ["processor-pandas", "processor-rows", "processor-two-keys"]
+PROCESSORS = [
+    "processor-pandas",
+    "processor-rows",
+    "processor-two-keys",
+    "processor-changelog",
+    "processor-checksums",
+]
 
 
 def _values(fixture: StateFixture, state: str) -> list[Any]:
