@@ -1,7 +1,6 @@
 """Keyed state of PySpark streaming jobs that can be queried while they run.
 
-A program creates a `StreamExecutionEnvironment`, keys a stream and processes it. The
-`set_queryable` method of a descriptor makes a state visible to `queryable_state.client`.
+A program creates a `StreamExecutionEnvironment`; `set_queryable` of a descriptor shows a state.
 """
 
 from queryable_state.wire.packaging.extras import require_extra
@@ -76,7 +75,6 @@ from queryable_state.streaming.functions import (
     RuntimeContext,
 )
 from queryable_state.streaming.job_client import JobClient
-from queryable_state.streaming.native_query import NativeQuery, serve_query
 from queryable_state.streaming.operator_handles import QueryableStateStream
 from queryable_state.streaming.operator_state.broadcast_functions import (
     BaseBroadcastProcessFunction,
@@ -105,6 +103,7 @@ from queryable_state.streaming.sources.watermark_strategy import (
     TimestampAssigner,
     WatermarkStrategy,
 )
+from queryable_state.streaming.spark.queries.native_query import serve_query
 from queryable_state.streaming.state import (
     AggregatingState,
     AppendingState,
@@ -245,7 +244,6 @@ __all__ = [
     "MemorySize",
     "MemoryStateBackend",
     "MergingState",
-    "NativeQuery",
     "ObjectArrayTypeInfo",
     "OperatorStateStore",
     "OperatorStream",
@@ -298,6 +296,5 @@ __all__ = [
     "ValueStateDescriptor",
     "WatermarkStrategy",
     "WindowedStream",
-    "serve_query",
 ]
-__all__ += ["__version__", *windows.__all__]
+__all__ += ["__version__", "serve_query", *windows.__all__]

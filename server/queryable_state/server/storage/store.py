@@ -65,10 +65,9 @@ class StateView(ABC):
     ) -> Iterator[tuple[bytes, bytes]]:
         """Records with start <= key < end (None: to the last), in the order of the store.
 
-        That is key order, but for stores whose records another system wrote; all records of a
-        wire key and namespace are together in any order. `after`: only the records behind those
-        that begin with this wire key, which may have a namespace behind it. Reads ahead in chunks;
-        compaction may run between two steps.
+        That is key order, unless Spark wrote the records; those of a wire key and namespace are
+        always together. `after`: only records behind those that begin with this wire key, or wire
+        key and namespace. Reads ahead in chunks; compaction may run between two steps.
         """
 
     @abstractmethod
