@@ -66,7 +66,7 @@ async def until_batch(server: NativeServer, batch: int) -> None:
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Waits until a condition holds."""
     async with asyncio.timeout(DEADLINE_S):
-        while not await condition():
+        while not await condition():  # noqa: ASYNC110 - the files of another process are the event
             await asyncio.sleep(0.01)
 
 

@@ -228,7 +228,7 @@ async def test_changes_are_watched(query: ReplayedQuery, serving: Serve) -> None
         old = await everything(client)
         async with client.watch("query", "aggregation") as watch:
             query.commit(3)
-            seen = {}
+            seen, changed = {}, {}
             async with asyncio.timeout(DEADLINE_S):
                 async for change in watch:
                     assert change.batch == 3

@@ -15,6 +15,7 @@ from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import PublicListenSettings
 from queryable_state.server.serving.serving_settings import ServingSettings
 from queryable_state.server.settings.web_settings import WebSettings
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,8 +88,14 @@ class CheckpointServerSettings(
 
     def check_relations(self) -> None:
         super().check_relations()
+        if not self.checkpoint and not self.spark_checkpoint:
+            raise InvalidRequestError(
+                "neither checkpoint nor spark_checkpoint is set: give --checkpoint, set "
+                "QUERYABLE_STATE_CHECKPOINT or write checkpoint into the file, for a checkpoint of "
+                "this package; or the same with spark_checkpoint, for that of any streaming query"
+            )
         self.require(
-            bool(self.checkpoint) != bool(self.spark_checkpoint),
+            not (self.checkpoint and self.spark_checkpoint),
             ("checkpoint", "spark_checkpoint"),
-            "set the one that is to be served, and only that one",
+            "only one of them can be served: set one",
         )
