@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.operators.layouts.key_columns import KeyColumns
 from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
-from queryable_state.server.native_state.operators.layouts.row_values import RowValues
 from queryable_state.server.native_state.operators.layouts.value_layout import ValueLayout
 from queryable_state.server.native_state.operators.operator_tables import DEFAULT_STORE
 from queryable_state.v1 import registration_pb2
@@ -27,8 +26,8 @@ def aggregation(operator: OperatorTables) -> list[StateLayout]:
     key_fields, rows = operator.key_fields(), operator.value_rows()
     keys = KeyColumns(key_fields)
     first = len(key_fields) if version == "1" else 0
-    values = RowValues(rows.fields[first:])
-    decode, encode = rows.decode, values.encode
+    values = rows.values(range(first, len(rows.fields)))
+    row, encode = rows.row, values.encode
     table = RawTable(operator.source(DEFAULT_STORE), operator.raw_keys(), keys)
     definition = operator.definition(
         kind=registration_pb2.VALUE,
@@ -39,4 +38,4 @@ def aggregation(operator: OperatorTables) -> list[StateLayout]:
         format=f"state format {version}",
         description="The buffers of the aggregate functions by grouping key.",
     )
-    return [ValueLayout(definition, table, lambda raw, _: encode(decode(raw)[first:]))]
+    return [ValueLayout(definition, table, lambda raw, _: encode(row(raw)))]

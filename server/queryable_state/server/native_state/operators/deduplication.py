@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.operators.layouts.key_columns import KeyColumns
 from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
-from queryable_state.server.native_state.operators.layouts.row_values import RowValues
 from queryable_state.server.native_state.operators.layouts.value_layout import ValueLayout
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
@@ -37,7 +36,7 @@ def deduplication(operator: OperatorTables) -> list[StateLayout]:
 def deduplication_within_watermark(operator: OperatorTables) -> list[StateLayout]:
     """The keys of `dropDuplicatesWithinWatermark`, each with the time when Spark forgets it."""
     keys, rows = KeyColumns(operator.key_fields()), operator.value_rows()
-    values = RowValues(rows.fields)
+    values = rows.values()
     definition = operator.definition(
         kind=registration_pb2.VALUE,
         key_type=keys.key_type,
@@ -47,5 +46,5 @@ def deduplication_within_watermark(operator: OperatorTables) -> list[StateLayout
         description="The watermark, in microseconds, at which Spark forgets a key that was seen.",
     )
     table = RawTable(operator.source(), operator.raw_keys(), keys)
-    decode, encode = rows.decode, values.encode
-    return [ValueLayout(definition, table, lambda raw, _: encode(decode(raw)))]
+    row, encode = rows.row, values.encode
+    return [ValueLayout(definition, table, lambda raw, _: encode(row(raw)))]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.native_state.operators.layouts.key_columns import KeyColumns
 from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
-from queryable_state.server.native_state.operators.layouts.row_values import RowValues
+from queryable_state.server.native_state.operators.layouts.row_values import values_of_columns
 from queryable_state.server.native_state.operators.layouts.value_layout import ValueLayout
 from queryable_state.v1 import registration_pb2
 
 if TYPE_CHECKING:
+    from queryable_state.server.native_state.operators.layouts.key_columns import Columns
+    from queryable_state.server.native_state.operators.layouts.row_values import RowValues
     from queryable_state.server.native_state.operators.operator_tables import OperatorTables
     from queryable_state.server.native_state.operators.state_layout import StateLayout
+    from queryable_state.server.native_state.operators.stored_rows import StoredRows
 
 FORMAT = "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion"
 _NESTED = "2"
@@ -26,19 +29,8 @@ def groups_with_state(operator: OperatorTables) -> list[StateLayout]:
     """
     version = operator.format_version(FORMAT, known=("1", _NESTED), default="1")
     keys, rows = KeyColumns(operator.key_fields()), operator.value_rows()
-    decode, fields = rows.decode, list(rows.fields)
-    if version == _NESTED:
-        nested = fields[0].type.fields
-        fields[:1] = nested
-        no_state = (None,) * len(nested)
-        decode_nested = decode
-
-        def decode(raw_value: bytes) -> tuple[object, ...]:
-            state, *timeout = decode_nested(raw_value)
-            return (*(no_state if state is None else state), *timeout)
-
-    values = RowValues(fields)
-    encode = values.encode
+    values = _flat_values(rows) if version == _NESTED else rows.values()
+    row, encode = rows.row, values.encode
     definition = operator.definition(
         kind=registration_pb2.VALUE,
         key_type=keys.key_type,
@@ -48,4 +40,16 @@ def groups_with_state(operator: OperatorTables) -> list[StateLayout]:
         description="The state of each group; timeoutTimestamp in milliseconds, -1: no timeout.",
     )
     table = RawTable(operator.source(), operator.raw_keys(), keys)
-    return [ValueLayout(definition, table, lambda raw, _: encode(decode(raw)))]
+    return [ValueLayout(definition, table, lambda raw, _: encode(row(raw)))]
+
+
+def _flat_values(rows: StoredRows) -> RowValues:
+    """The values of rows whose first field is the struct of the state."""
+    state, *timeout = rows.fields
+    no_state = (None,) * len(state.type.fields)
+
+    def columns_of(row: Any) -> Columns:
+        state, *timeout = rows.columns(row)
+        return (*(no_state if state is None else state), *timeout)
+
+    return values_of_columns([*state.type.fields, *timeout], columns_of)

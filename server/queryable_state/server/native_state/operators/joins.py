@@ -15,7 +15,6 @@ from queryable_state.server.native_state.operators.layouts.join_layouts import (
 )
 from queryable_state.server.native_state.operators.layouts.key_columns import KeyColumns
 from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
-from queryable_state.server.native_state.operators.layouts.row_values import RowValues
 from queryable_state.server.native_state.operators.operator_tables import (
     DEFAULT_FAMILY,
     DEFAULT_STORE,
@@ -24,6 +23,7 @@ from queryable_state.v1 import registration_pb2
 
 if TYPE_CHECKING:
     from queryable_state.server.native_state.operators.layouts.key_columns import Columns
+    from queryable_state.server.native_state.operators.layouts.row_values import RowValues
     from queryable_state.server.native_state.operators.operator_tables import OperatorTables
     from queryable_state.server.native_state.operators.state_layout import (
         StateDefinition,
@@ -55,14 +55,14 @@ def _indexed(operator: OperatorTables, version: str, side: str) -> StateLayout:
     row_place = _place(version, f"{side}-keyWithIndexToValue")
     keys = KeyColumns(operator.key_fields(*count_place))
     counts, rows = operator.value_rows(*count_place), operator.value_rows(*row_place)
-    values = RowValues(rows.fields)
+    values = rows.values()
 
     def read_count(raw_value: bytes) -> int:
-        count: int = counts.decode(raw_value)[0]
+        count: int = counts.columns(counts.row(raw_value))[0]
         return count
 
     def read_row(raw_value: bytes) -> bytes:
-        return values.encode_element(rows.decode(raw_value))
+        return values.encode_element(rows.row(raw_value))
 
     return IndexedRowsLayout(
         _definition(operator, version, side, keys, values),
@@ -77,10 +77,10 @@ def _timed(operator: OperatorTables, version: str, side: str) -> StateLayout:
     place = _place(version, f"{side}-keyWithTsToValues")
     keys = KeyColumns(operator.key_fields(*place)[:-1])
     rows = operator.value_rows(*place)
-    values = RowValues(rows.fields)
+    values = rows.values()
 
     def read_rows(raw_value: bytes) -> list[bytes]:
-        return [values.encode_element(row) for row in rows.decode_all(raw_value)]
+        return [values.encode_element(row) for row in rows.rows(raw_value)]
 
     return TimedRowsLayout(
         _definition(operator, version, side, keys, values),

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.operators.layouts.key_columns import KeyColumns
 from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
-from queryable_state.server.native_state.operators.layouts.row_values import RowValues
 from queryable_state.server.native_state.operators.layouts.value_layout import ValueLayout
 from queryable_state.v1 import registration_pb2
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 def limit(operator: OperatorTables) -> list[StateLayout]:
     """The counter of `limit(n)`, whose only raw key is a row of one null."""
     keys, rows = KeyColumns(()), operator.value_rows()
-    values = RowValues(rows.fields)
+    values = rows.values()
     definition = operator.definition(
         kind=registration_pb2.VALUE,
         key_type=keys.key_type,
@@ -35,5 +34,5 @@ def limit(operator: OperatorTables) -> list[StateLayout]:
         columns_of=lambda _: (),
         values_of=lambda _: (None,),
     )
-    decode, encode = rows.decode, values.encode
-    return [ValueLayout(definition, table, lambda raw, _: encode(decode(raw)))]
+    row, encode = rows.row, values.encode
+    return [ValueLayout(definition, table, lambda raw, _: encode(row(raw)))]

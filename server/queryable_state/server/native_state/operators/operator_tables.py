@@ -14,11 +14,14 @@ from queryable_state.server.native_state.files.store_files import Provider
 from queryable_state.server.native_state.operators.layouts.family_keys import FamilyKeys
 from queryable_state.server.native_state.operators.operator_names import operator_name
 from queryable_state.server.native_state.operators.state_layout import StateDefinition
-from queryable_state.server.native_state.operators.stored_rows import StoredRows
+from queryable_state.server.native_state.operators.stored_rows import (
+    Framing,
+    StoredRows,
+    UnsafeStoredRows,
+)
 from queryable_state.server.native_state.rows.key_encoders import key_encoder
 from queryable_state.server.native_state.rows.spark_types import parse_struct
 from queryable_state.server.native_state.rows.type_infos import key_type_of
-from queryable_state.server.native_state.rows.unsafe_row import unsafe_row_codec
 from queryable_state.wire.errors import CorruptDataError
 
 if TYPE_CHECKING:
@@ -30,8 +33,10 @@ if TYPE_CHECKING:
         StoreSchema,
     )
     from queryable_state.server.native_state.operators.layouts.raw_table import RawKeys
+    from queryable_state.server.native_state.rows.spark_types import SparkType
     from queryable_state.wire.schema.type_model import Field
 
+ENCODING_FORMAT = "spark.sql.streaming.stateStore.encodingFormat"
 DEFAULT_STORE = "default"
 DEFAULT_FAMILY = "default"
 
@@ -56,12 +61,15 @@ class OperatorTables:
         self._schemas = schemas
         self._conf = conf
         self._family_ids = family_ids
-        # The RocksDB provider has one delimiter byte in version 1 of the merge operator.
-        self._delimiter_bytes = 0 if conf.get(MERGE_OPERATOR_VERSION) == "2" else 1
-        # `physical_form` makes raw values without checksums.
-        self._is_hdfs_backed = not conf.get(PROVIDER_CLASS, "").endswith(Provider.ROCKSDB.value)
         self.has_row_checksums = conf.get(ROW_CHECKSUMS) == "true"
         """True if stored values have checksums."""
+        is_rocksdb = conf.get(PROVIDER_CLASS, "").endswith(Provider.ROCKSDB.value)
+        self._framing = Framing(
+            # Version 1 of the merge operator has a comma between values, version 2 nothing.
+            delimiter_bytes=0 if conf.get(MERGE_OPERATOR_VERSION) == "2" else 1,
+            # `physical_form` makes raw values without checksums of those of the other provider.
+            has_checksums=self.has_row_checksums and is_rocksdb,
+        )
 
     def source(self, store: str = DEFAULT_STORE) -> int:
         """The number of a store among those of a partition."""
@@ -75,6 +83,13 @@ class OperatorTables:
         if schema is None:
             raise self.damaged(f"store {store!r} has no column family {family!r}")
         return schema
+
+    def _struct(self, schema: str) -> SparkType:
+        """The type of UnsafeRows; raises UnsupportedFormatError for rows of another encoding."""
+        encoding = self._conf.get(ENCODING_FORMAT, "unsaferow")
+        if encoding != "unsaferow":
+            raise self.unsupported(f"{ENCODING_FORMAT} {encoding}, known is unsaferow")
+        return parse_struct(schema)
 
     def families(self, store: str = DEFAULT_STORE) -> Mapping[str, ColumnFamilySchema]:
         """The column families of a store by name."""
@@ -94,7 +109,7 @@ class OperatorTables:
         schema = self._family(store, family)
         encoder = key_encoder(
             schema.encoder.kind,
-            parse_struct(schema.key_schema),
+            self._struct(schema.key_schema),
             prefix_columns=schema.encoder.prefix_columns,
             ordering_ordinals=schema.encoder.ordering_ordinals,
         )
@@ -106,11 +121,8 @@ class OperatorTables:
 
     def value_rows(self, store: str = DEFAULT_STORE, family: str = DEFAULT_FAMILY) -> StoredRows:
         """The reader of the raw values of a family."""
-        codec = unsafe_row_codec(parse_struct(self._family(store, family).value_schema))
-        return StoredRows(
-            codec,
-            delimiter_bytes=self._delimiter_bytes,
-            has_checksums=self.has_row_checksums and not self._is_hdfs_backed,
+        return UnsafeStoredRows(
+            self._struct(self._family(store, family).value_schema), self._framing
         )
 
     def format_version(self, setting: str, known: Sequence[str], default: str) -> str:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.operators.layouts.key_columns import KeyColumns
 from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
-from queryable_state.server.native_state.operators.layouts.row_values import RowValues
 from queryable_state.server.native_state.operators.layouts.window_layout import SessionLayout
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
@@ -34,14 +33,13 @@ def session_windows(operator: OperatorTables) -> list[StateLayout]:
     key_fields, rows = operator.key_fields()[:-1], operator.value_rows()
     keys = KeyColumns(key_fields)
     window, kept = _positions(operator, rows.fields, key_fields)
-    values = RowValues([rows.fields[position] for position in kept])
-    decode, encode = rows.decode, values.encode
+    values = rows.values(kept)
+    columns, encode = rows.columns, values.encode
 
     def read(raw_value: bytes) -> tuple[int, int, bytes]:
-        row = decode(raw_value)
-        start, end = row[window]
-        value = encode(tuple(row[position] for position in kept))
-        return micros_of(start), micros_of(end), value
+        row = rows.row(raw_value)
+        start, end = columns(row)[window]
+        return micros_of(start), micros_of(end), encode(row)
 
     definition = operator.definition(
         kind=registration_pb2.VALUE,

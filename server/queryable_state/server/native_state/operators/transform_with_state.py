@@ -12,7 +12,6 @@ from queryable_state.server.native_state.operators.layouts.key_columns import Ke
 from queryable_state.server.native_state.operators.layouts.list_layout import StoredListLayout
 from queryable_state.server.native_state.operators.layouts.map_layout import MapLayout
 from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
-from queryable_state.server.native_state.operators.layouts.row_values import RowValues
 from queryable_state.server.native_state.operators.layouts.timer_layout import TimerLayout
 from queryable_state.server.native_state.operators.layouts.value_layout import ValueLayout
 from queryable_state.server.native_state.operators.operator_tables import DEFAULT_STORE
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from queryable_state.server.native_state.operators.layouts.key_columns import Columns
     from queryable_state.server.native_state.operators.operator_tables import OperatorTables
     from queryable_state.server.native_state.operators.state_layout import StateLayout
-    from queryable_state.wire.schema.type_model import Field
 
 OPERATOR = "transformWithState"
 _TIMERS = "timers"
@@ -151,28 +149,25 @@ class _Rows:
     def __init__(self, operator: OperatorTables, name: str, has_ttl: bool) -> None:
         self._rows = operator.value_rows(DEFAULT_STORE, name)
         self._has_ttl = has_ttl
-        fields: Sequence[Field] = self._rows.fields
-        if has_ttl:
-            fields = fields[0].type.fields
-        self.values = RowValues(fields)
+        self.values = self._rows.expiring_values() if has_ttl else self._rows.values()
 
     def value(self, raw_value: bytes, time_ms: int) -> bytes | None:
         """The encoded value; None if it has expired at `time_ms`."""
-        row = self._rows.decode(raw_value)
+        row = self._rows.row(raw_value)
         if not self._has_ttl:
             return self.values.encode(row)
-        value, expiry_ms = row
+        value, expiry_ms = self._rows.expiring(row)
         if expiry_ms == _NEVER:
             return self.values.encode(value)
         return self.values.encode(value, expiry_ms) if expiry_ms > time_ms else None
 
     def elements(self, raw_value: bytes, time_ms: int) -> list[bytes]:
         """The encoded elements that have not expired at `time_ms`, each a list of one."""
-        rows, encode = self._rows.decode_all(raw_value), self.values.encode_element
+        rows, encode = self._rows.rows(raw_value), self.values.encode_element
         if not self._has_ttl:
             return [encode(row) for row in rows]
         return [
             encode(value, None if expiry_ms == _NEVER else expiry_ms)
-            for value, expiry_ms in rows
+            for value, expiry_ms in map(self._rows.expiring, rows)
             if expiry_ms == _NEVER or expiry_ms > time_ms
         ]
