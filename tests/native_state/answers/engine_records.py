@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.server.native_state.server.batch_facts import BatchFacts
-from queryable_state.server.native_state.server.states_reader import StatesReader
-from queryable_state.server.native_state.store.batch_times import BatchTimes
-from queryable_state.server.native_state.store.native_store import NativeStore
 from tests.native_state.answers.records import Record, plain
 
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
+from queryable_state.server.native_state.server.batch_facts import BatchFacts
+from queryable_state.server.native_state.server.states_reader import StatesReader
+from queryable_state.server.native_state.store.batch_times import BatchTimes
+from queryable_state.server.native_state.store.native_store import NativeStore
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.store_keys import namespace_end, window_of
@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from queryable_state.server.native_state.server.query_states import OperatorStates
-
     from queryable_state.server.native_state.operators.state_layout import (
         StateDefinition,
         StateLayout,
     )
+    from queryable_state.server.native_state.server.query_states import OperatorStates
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from queryable_state.server.native_state.server.native_server import NativeServer
 from tests.native_state.live.checked_query import CheckedQuery
 from tests.native_state.programs.catalog import FIXTURES
 from tests.native_state.programs.written_query import settings
 
 from queryable_state.client.blocking import QueryableStateClient
+from queryable_state.server.native_state.server.native_server import NativeServer
 from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 
 if TYPE_CHECKING:

@@ -137,9 +137,21 @@ class Answers:
         return str(about["settings"]["spark.sql.streaming.join.stateFormatVersion"])
 
     def operators(self) -> list[dict[str, Any]]:
-        """The rows of Spark's `state-metadata` reader."""
+        """The rows of Spark's `state-metadata` reader; without metadata (3.5) by the folders."""
         frame = self._spark.read.format("state-metadata").load(str(self._checkpoint))
-        return [row.asDict(recursive=True) for row in frame.collect()]
+        rows = [row.asDict(recursive=True) for row in frame.collect()]
+        return rows or list(self._operators_by_folder())
+
+    def _operators_by_folder(self) -> Iterator[dict[str, Any]]:
+        for folder in sorted((self._checkpoint / "state").iterdir()):
+            stores = sorted(path.name for path in (folder / "0").glob("*-key*"))
+            name = "symmetricHashJoin" if stores else ""
+            for store in stores or ["default"]:
+                yield {
+                    "operatorId": int(folder.name),
+                    "operatorName": name,
+                    "stateStoreName": store,
+                }
 
     def write(self) -> dict[str, Any]:
         """Writes all answers and returns their schemas by file name."""

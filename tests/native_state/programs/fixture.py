@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import pyspark
 from tests.native_state.programs.written_query import (
     CHANGELOG_KEY,
     HDFS_BACKED,
@@ -12,6 +13,9 @@ from tests.native_state.programs.written_query import (
     WrittenQuery,
 )
 
+VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+"""Of the Spark that runs."""
+
 STATE_STORE = "spark.sql.streaming.stateStore"
 ROCKSDB_SNAPSHOTS = {PROVIDER_KEY: ROCKSDB, CHANGELOG_KEY: "false"}
 ROCKSDB_CHANGELOGS = {
@@ -19,6 +23,7 @@ ROCKSDB_CHANGELOGS = {
     CHANGELOG_KEY: "true",
     f"{STATE_STORE}.minDeltasForSnapshot": "3",
 }
+UNIQUE_IDS = ROCKSDB_CHANGELOGS | {f"{STATE_STORE}.checkpointFormatVersion": "2"}
 HDFS = {PROVIDER_KEY: HDFS_BACKED, f"{STATE_STORE}.minDeltasForSnapshot": "3"}
 
 
@@ -35,3 +40,5 @@ class Fixture:
     once: bool = False
     since: tuple[int, int] = (3, 5)
     """The first Spark version that writes it."""
+    until: tuple[int, int] = (99, 0)
+    """The last one."""

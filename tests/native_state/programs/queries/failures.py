@@ -1,6 +1,6 @@
 """Feeds that fail batches, change the state's schema, or repartition the state offline."""
 
-from tests.native_state.programs.aggregations import at
+from tests.native_state.programs.queries.aggregations import at
 from tests.native_state.programs.written_query import WrittenQuery
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
-from tests.native_state.programs.aggregations import at
+from tests.native_state.programs.queries.aggregations import at
 from tests.native_state.programs.written_query import WrittenQuery
 
 VISITS = "user STRING, shop INT, at TIMESTAMP"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from tests.native_state.programs.aggregations import at
+from tests.native_state.programs.queries.aggregations import at
 from tests.native_state.programs.written_query import WrittenQuery
 
 CALLS = "id BIGINT, caller STRING, seconds INT, at TIMESTAMP"

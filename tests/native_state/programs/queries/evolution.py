@@ -10,8 +10,8 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessorHandle,
     TimerValues,
 )
-from tests.native_state.programs.aggregations import at
-from tests.native_state.programs.processors import MEASURES
+from tests.native_state.programs.queries.aggregations import at
+from tests.native_state.programs.queries.processors import MEASURES
 from tests.native_state.programs.written_query import WrittenQuery
 
 Read = Callable[[str], DataFrame]

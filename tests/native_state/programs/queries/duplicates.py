@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from pyspark.sql import DataFrame
-from tests.native_state.programs.aggregations import at
+from tests.native_state.programs.queries.aggregations import at
 from tests.native_state.programs.written_query import WrittenQuery
 
 EVENTS = "id STRING, user BIGINT, at TIMESTAMP"

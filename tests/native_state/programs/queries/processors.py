@@ -15,7 +15,7 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 from pyspark.sql.types import LongType, StringType, StructField, StructType
-from tests.native_state.programs.aggregations import at
+from tests.native_state.programs.queries.aggregations import at
 from tests.native_state.programs.written_query import WrittenQuery
 
 MEASURES = "sensor STRING, room INT, value BIGINT, at TIMESTAMP"

@@ -35,7 +35,6 @@ KEYS = {
 }
 NEWER_KEYS = {
     "time": "CASE WHEN n = 5 THEN NULL ELSE make_time(CAST(n % 24 AS INT), 17, 5.123456) END",
-    "collated": "concat('K', n % 7) COLLATE UTF8_LCASE",
 }
 COMBINED = {
     "combined": ("string", "int", "timestamp"),
