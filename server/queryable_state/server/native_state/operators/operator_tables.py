@@ -12,6 +12,9 @@ from queryable_state.server.native_state.files.query_checkpoint import (
 )
 from queryable_state.server.native_state.files.store_files import Provider
 from queryable_state.server.native_state.operators.layouts.family_keys import FamilyKeys
+from queryable_state.server.native_state.operators.layouts.key_transcoding import (
+    key_transcoder,
+)
 from queryable_state.server.native_state.operators.operator_names import operator_name
 from queryable_state.server.native_state.operators.state_layout import StateDefinition
 from queryable_state.server.native_state.operators.stored_rows import (
@@ -32,13 +35,14 @@ if TYPE_CHECKING:
         ColumnFamilySchema,
         StoreSchema,
     )
-    from queryable_state.server.native_state.operators.layouts.raw_table import RawKeys
     from queryable_state.server.native_state.rows.spark_types import SparkType
     from queryable_state.wire.schema.type_model import Field
 
 ENCODING_FORMAT = "spark.sql.streaming.stateStore.encodingFormat"
 DEFAULT_STORE = "default"
 DEFAULT_FAMILY = "default"
+
+_TIMESTAMP_BYTES = 8
 
 
 class OperatorTables:
@@ -104,20 +108,27 @@ class OperatorTables:
         """The columns of the raw keys of a family, as keys have them: any may be null."""
         return key_type_of(parse_struct(self._family(store, family).key_schema)).fields
 
-    def raw_keys(self, store: str = DEFAULT_STORE, family: str = DEFAULT_FAMILY) -> RawKeys:
+    def raw_keys(self, store: str = DEFAULT_STORE, family: str = DEFAULT_FAMILY) -> FamilyKeys:
         """The codec of the raw keys of a family."""
         schema = self._family(store, family)
+        struct_type = self._struct(schema.key_schema)
         encoder = key_encoder(
             schema.encoder.kind,
-            self._struct(schema.key_schema),
+            struct_type,
             prefix_columns=schema.encoder.prefix_columns,
             ordering_ordinals=schema.encoder.ordering_ordinals,
         )
-        if not self._family_ids:
-            return FamilyKeys(encoder, None)
-        if family not in self._family_ids:
+        family_id = self._family_ids.get(family)
+        if self._family_ids and family_id is None:
             raise self.damaged(f"column family {family!r} has no id")
-        return FamilyKeys(encoder, self._family_ids[family])
+        match schema.encoder.kind:
+            case "NoPrefixKeyStateEncoderSpec":
+                return FamilyKeys(encoder, family_id, key_transcoder(struct_type.fields))
+            case "TimestampAsPostfixKeyStateEncoderSpec":
+                transcoder = key_transcoder(struct_type.fields[:-1])
+                return FamilyKeys(encoder, family_id, transcoder, _TIMESTAMP_BYTES)
+            case _:
+                return FamilyKeys(encoder, family_id)
 
     def value_rows(self, store: str = DEFAULT_STORE, family: str = DEFAULT_FAMILY) -> StoredRows:
         """The reader of the raw values of a family."""
