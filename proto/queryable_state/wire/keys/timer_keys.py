@@ -34,7 +34,8 @@ class Clock(IntEnum):
 def timer_element(clock: Clock, timestamp_ms: SupportsIndex) -> bytes:
     """The element of a timer in its store key.
 
-    Takes integers of numpy, too. Raises InvalidRequestError unless the timestamp is a 64-bit number of milliseconds.
+    Takes integers of numpy, too. Raises InvalidRequestError unless the timestamp is a 64-bit
+    number of milliseconds.
     """
     try:
         # The bias is above the integers of numpy.
