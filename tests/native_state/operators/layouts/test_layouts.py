@@ -95,6 +95,6 @@ def test_changes_of_all_raw_records_touch_all_keys(
             source: StateOverlay(dict(raw.scan(source, b"", None))) for source in layout.sources
         }
         keys = set(layout.changed_keys(Overlay(changed, 0, 0), partition))
-        assert keys >= set(_by_key(layout, partition, raw))
+        assert keys == set(_by_key(layout, partition, raw))
         nothing = Overlay({max(layout.sources) + 1: StateOverlay({b"\xff": None})}, 0, 0)
         assert not list(layout.changed_keys(nothing, partition))
