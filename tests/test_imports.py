@@ -67,6 +67,7 @@ def _sources() -> list[Path]:
     )
 
 
+@functools.cache
 def _imported(path: Path) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
