@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 FIXTURES = Path(__file__).parent / "fixtures"
 NAMES = sorted(path.name.removesuffix(".tar.xz") for path in FIXTURES.glob("*.tar.xz"))
+WITH_DELTAS = [name for name in NAMES if "zips" not in name]
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+KEY = "spark.sql.shuffle.partitions"
 PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
 JOIN_STORES = (
     "left-keyToNumValues",
@@ -194,6 +195,25 @@ def test_without_metadata_the_folders_tell_stores_and_partitions(
     assert operator.name == ""
     assert operator.stores == tuple(StoreMetadata(store, 2, 0) for store in stores)
     assert "window" in query.schema(operator, stores[0]).default.key_schema or len(stores) > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions"), [("aggregation-rocksdb-lz4", 3), ("collector-rocksdb", 2)]
+)
+def test_a_repartitioned_query_has_the_partitions_of_the_batch(
+    name: str, partitions: int, checkpoint: Callable[[str], Path]
+) -> None:
+    """Spark rewrites metadata of version 2 then, but never that of version 1."""
+    root = checkpoint(name)
+    for sums in (root / "offsets").glob(".*.crc"):
+        sums.unlink()
+    offsets = root / "offsets" / "8"
+    text = offsets.read_text()
+    offsets.write_text(text.replace('"spark.sql.shuffle.partitions":"2"', f'"{KEY}":"3"'))
+    assert offsets.read_text() != text
+    query = _query(root)
+    assert query.operators(7)[0].partitions == 2
+    assert query.operators(8)[0].partitions == partitions
 
 
 def test_types_of_column_families_come_with_their_encoders(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from rocksdict import AccessType
-from tests.native_state.files.conftest import NAMES
+from tests.native_state.files.conftest import NAMES, WITH_DELTAS
 from tests.native_state.files.restored import (
     Store,
     change,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROCKSDB = [name for name in NAMES if "rocksdb" in name]
-WITH_DELTAS = [name for name in NAMES if "zips" not in name]
 
 
 def _stores(root: Path) -> list[Store]:

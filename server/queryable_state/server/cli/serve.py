@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING
 
 from queryable_state.server.cli.arguments import whole_uri
@@ -14,6 +15,8 @@ from queryable_state.server.settings.checkpoint_server_settings import Checkpoin
 if TYPE_CHECKING:
     import argparse
 
+    from queryable_state.server.checkpoint_server.server import CheckpointServer
+    from queryable_state.server.native_state.server.native_server import NativeServer
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 
@@ -22,10 +25,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Adds the command's arguments."""
     parser = commands.add_parser(
         "serve",
-        help="answer queries from a checkpoint or savepoint",
-        description="Answers the queries of every client from a completed checkpoint or savepoint "
-        "of a job that does not run. Each answer names the checkpoint; values expire as of its "
-        "batch. The command loads all state first and does not read the files while it serves. "
+        help="answer queries from a checkpoint: ours, or of any Structured Streaming query",
+        description="With --checkpoint: answers the queries of every client from a completed "
+        "checkpoint or savepoint of a job that does not run. Each answer names the checkpoint; "
+        "values expire as of its batch. The command loads all state first and does not read the "
+        "files while it serves. With --spark-checkpoint: answers from the state that Spark keeps "
+        "itself, of a query that knows nothing of this package, running or not; --follow serves "
+        "each batch once it is committed. "
         "`queryable-state config serve` shows the settings and where each comes from.",
     )
     add_settings(parser, CheckpointServerSettings)
@@ -39,27 +45,60 @@ def checked_serve(settings: CheckpointServerSettings) -> CheckpointServerSetting
     without reading the checkpoint.
     """
     check_start(settings, "checkpoint server port")
+    if settings.spark_checkpoint:
+        return dataclasses.replace(settings, spark_checkpoint=whole_uri(settings.spark_checkpoint))
     return dataclasses.replace(settings, checkpoint=whole_uri(settings.checkpoint))
 
 
 def _run(options: argparse.Namespace) -> int:
     tune()
-    return _serve(checked_serve(process_settings(CheckpointServerSettings, "serve", options)))
+    settings = checked_serve(process_settings(CheckpointServerSettings, "serve", options))
+    return run_until_stopped("checkpoint server", partial(_serve, settings), settings=settings)
 
 
-def _serve(settings: CheckpointServerSettings) -> int:
+async def _serve(
+    settings: CheckpointServerSettings, shutdown: GracefulShutdown, watchdog: LoopWatchdog
+) -> None:
+    from queryable_state.server.state_server.base.parent_process import stopping_with
+
+    async with stopping_with(settings.stop_with_pid, shutdown):
+        serve = _serve_spark if settings.spark_checkpoint else _serve_ours
+        await serve(settings, shutdown, watchdog)
+
+
+async def _serve_ours(
+    settings: CheckpointServerSettings, shutdown: GracefulShutdown, watchdog: LoopWatchdog
+) -> None:
     from queryable_state.server.checkpoint_server.server import CheckpointServer
 
-    async def serve(shutdown: GracefulShutdown, _watchdog: LoopWatchdog) -> None:
-        async with CheckpointServer(settings, shutdown=shutdown) as server:
-            metadata = server.completed.metadata
-            # On stdout for scripts; the log has it too.
-            print(
-                f"{server.completed.uri} (job {metadata.job_name}, {metadata.job_id.hex()}, batch "
-                f"{metadata.version}) at {server.address}",
-                flush=True,
-            )
-            tune_after_start()
-            await server.wait_stopped()
+    async with CheckpointServer(settings, shutdown=shutdown, watchdog=watchdog) as server:
+        metadata = server.completed.metadata
+        _print_served(
+            f"{server.completed.uri} (job {metadata.job_name}, {metadata.job_id.hex()}, batch "
+            f"{metadata.version})",
+            server,
+        )
+        await server.wait_stopped()
 
-    return run_until_stopped("checkpoint server", serve, settings=settings)
+
+async def _serve_spark(
+    settings: CheckpointServerSettings, shutdown: GracefulShutdown, watchdog: LoopWatchdog
+) -> None:
+    from queryable_state.server.native_state.server.native_server import NativeServer
+
+    async with NativeServer(settings, shutdown=shutdown, watchdog=watchdog) as server:
+        served = server.served
+        _print_served(
+            f"{served.uri} (query {server.name}, {served.query_id.hex()}, batch "
+            f"{served.facts.batch}, states {', '.join(sorted(served.states.registrations))})",
+            server,
+        )
+        await server.wait_stopped()
+
+
+def _print_served(what: str, server: CheckpointServer | NativeServer) -> None:
+    # On stdout for scripts; the log has it too.
+    print(f"{what} at {server.address}", flush=True)
+    if server.web_address:
+        print(f"web at {server.web_address}", flush=True)
+    tune_after_start()

@@ -96,6 +96,7 @@ from queryable_state.streaming.sources.watermark_strategy import (
     TimestampAssigner,
     WatermarkStrategy,
 )
+from queryable_state.streaming.spark.queries.native_query import serve_query
 from queryable_state.streaming.state import (
     AggregatingState,
     AppendingState,
@@ -289,4 +290,4 @@ __all__ = [
     "WatermarkStrategy",
     "WindowedStream",
 ]
-__all__ += ["__version__", *windows.__all__]
+__all__ += ["__version__", "serve_query", *windows.__all__]

@@ -45,6 +45,8 @@ class FsspecStorage(CheckpointStorage):
         self._files = file_system
         self._atomic = scheme in _ATOMIC
         self._scheme = scheme
+        # s3fs asks for the size first, to read large files in parallel: two requests for each.
+        self._read_options = {"max_concurrency": 1} if scheme == "s3" else {}
 
     @classmethod
     def of(cls, uri: str, options: Mapping[str, Any]) -> FsspecStorage:
@@ -72,7 +74,7 @@ class FsspecStorage(CheckpointStorage):
 
     def read(self, path: str) -> bytes:
         with translating(path, "read"):
-            return bytes(self._files.cat_file(_fsspec_uri(path)))
+            return bytes(self._files.cat_file(_fsspec_uri(path), **self._read_options))
 
     def write(self, path: str, data: bytes) -> None:
         with translating(path, "write"):

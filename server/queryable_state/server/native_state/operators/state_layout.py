@@ -54,7 +54,7 @@ class StateDefinition:
     state of an operator."""
     queryable_name: str = ""
     """Name within the query; set by `operator_states.states_of`."""
-    kind: StateKind
+    kind: StateKind.ValueType
     """VALUE, LIST, MAP or TIMER."""
     key_type: TypeInfo
     """One grouping column: its type; several: a ROW of them; none: INT, whose only key is 0."""
@@ -71,7 +71,7 @@ class StateDefinition:
     operator_id: int
     """Spark's number of the operator within the query."""
     operator: str
-    """The operator in a word or two: `aggregation`, `stream-stream join`."""
+    """The operator in one word, which is the name of its only state: `aggregation`, `join`."""
     spark_name: str
     """Spark's name of the operator in its metadata: `stateStoreSave`."""
     format: str
@@ -108,8 +108,9 @@ class StateLayout(ABC):
     ) -> Iterator[tuple[bytes, bytes]]:
         """The records of all keys behind the wire key `after` (b"": of all keys).
 
-        Keys come in the order of their raw keys, which is the same in every version. All records
-        of a key come together, in the order of their store keys.
+        `after` with a namespace: the rest of that key's namespaces come first. Keys come in the
+        order of their raw keys, which is the same in every version. All records of a key come
+        together, in the order of their store keys.
         """
 
     @abstractmethod
