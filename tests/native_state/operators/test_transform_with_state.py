@@ -57,8 +57,8 @@ def test_a_value_is_that_of_sparks_reader(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROCESSORS)
-def test_a_list_has_the_elements_in_order(name: str) -> None:
-    """Appended and replaced elements of each key equal Spark's, in their order."""
+def test_a_list_has_the_elements_of_sparks_reader(name: str) -> None:
+    """Appended and replaced elements of each key equal Spark's."""
     fixture = load(name)
     expected: dict[str, list[Any]] = {}
     for key, element in _values(fixture, "items"):
@@ -112,9 +112,10 @@ def test_a_value_is_absent_from_its_expiry_on() -> None:
 
 
 @pytest.mark.parametrize("state", ["total", "items", "bytag"])
-def test_values_with_a_ttl_equal_sparks(state: str) -> None:
-    """No value had expired at the batch; the header of each has the time of its expiry."""
-    fixture = load("processor-ttl")
+@pytest.mark.parametrize("name", ["processor-ttl", "processor-avro"])
+def test_values_with_a_ttl_equal_sparks(name: str, state: str) -> None:
+    """No value had expired at the batch; rows are UnsafeRows or in Avro form."""
+    fixture = load(name)
     layout = fixture.layouts[state]
     assert layout.definition.has_ttl
     found = []
