@@ -233,7 +233,8 @@ def main() -> int:
             stack.callback(started.stop)
             # The line that makes its state queryable.
             served = stack.enter_context(serve_query(started, web="off"))
-            client = stack.enter_context(QueryableStateClient(served.address))
+            host, _, port = served.address.rpartition(":")
+            client = stack.enter_context(QueryableStateClient(host, int(port)))
             running[query] = started, client
         for day in range(1, options.days + 1):
             if day > 1:

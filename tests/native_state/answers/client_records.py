@@ -35,7 +35,7 @@ def records_of(state: StateDefinition, key: Any, value: KvState) -> Iterator[Rec
     window = None
     if state.namespace_type is not None:
         key, time_window = key
-        window = (time_window.start_ms, time_window.end_ms)
+        window = (time_window.start, time_window.end)
     columns = plain(key) if state.key_type.kind == Kind.ROW else [plain(key)]
     is_row = state.value_type is not None and state.value_type.kind == Kind.ROW
 
@@ -58,3 +58,19 @@ def records_of(state: StateDefinition, key: Any, value: KvState) -> Iterator[Rec
             yield Record(ANY_PARTITION, columns, window, timer.timestamp_ms, None)
     else:
         yield Record(ANY_PARTITION, columns, window, None, whole(value.value()))
+
+
+def looked_up_records(
+    client: QueryableStateClient, job: str, state: StateDefinition
+) -> list[Record]:
+    """The same records, each key looked up on its own after a scan of the keys."""
+    with client.scan(job, state.queryable_name, keys_only=True) as scan:
+        keys = [key for key, _ in scan]
+    found = []
+    for key in keys:
+        window = None
+        if state.namespace_type is not None:
+            key, window = key
+        value = client.get_kv_state(job, state.queryable_name, key, window=window)
+        found += records_of(state, key if window is None else (key, window), value)
+    return found

@@ -34,6 +34,14 @@ class SparkFixture:
         content: dict[str, Any] = json.loads((self.folder / "query.json").read_text())
         return content
 
+    def operators(self) -> set[int]:
+        """The operators with states, which are those whose keys have a hash: arrays have none."""
+        return {
+            int(name.partition(".")[0])
+            for name, answer in self.about["expected"].items()
+            if '"array"' not in json.dumps(_key_schema(answer["schema"]))
+        }
+
     def states(self) -> list[str]:
         """Names of the answers for the newest batch, as `0.default`."""
         return sorted(self.about["expected"])
@@ -54,6 +62,11 @@ class SparkFixture:
     def _file(self, state: str, batch: int) -> Path:
         newest = batch == self.about["batches"][-1]
         return self.folder / "expected" / f"{state}{'' if newest else f'@{batch}'}.jsonl"
+
+
+def _key_schema(schema: dict[str, Any]) -> Any:
+    (key,) = (field["type"] for field in schema["fields"] if field["name"] == "key")
+    return key
 
 
 def names() -> list[str]:

@@ -30,7 +30,7 @@ def test_all_records_equal_sparks(fixture: SparkFixture, tmp_path: Path) -> None
     problems = []
     for batch in batches:
         with engine_states(fixture.checkpoint, batch, tmp_path) as (states, time_ms):
-            assert states
+            assert {state.definition.operator_id for state in states} == fixture.operators()
             for state in states:
                 rows = fixture.answers(answer_name(state.definition), batch)
                 expected = expected_records(rows, state.definition, time_ms)

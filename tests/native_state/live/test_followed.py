@@ -14,6 +14,7 @@ from tests.native_state.programs.written_query import settings
 from queryable_state.client.blocking import QueryableStateClient
 from queryable_state.server.native_state.server.native_server import NativeServer
 from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
+from queryable_state.wire.addresses import host_and_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +85,7 @@ async def test_each_answer_equals_sparks_at_its_batch(
             await asyncio.to_thread(query.start)
             feeding = asyncio.create_task(asyncio.to_thread(fixture.feed, query))
             async with served:
-                with QueryableStateClient(served.address) as client:
+                with QueryableStateClient(*host_and_port(served.address)) as client:
                     query.compare_with(client, states)
                     await feeding
         finally:

@@ -69,7 +69,7 @@ def _joins() -> list[Fixture]:
             settings=ROCKSDB_CHANGELOGS | {_FORMATS["join"]: str(version)},
             since=since,
         )
-        for version, since in ((2, (3, 5)), (3, (4, 1)), (4, (4, 2)))
+        for version, since in ((2, (3, 5)), (3, (4, 1)), (4, (4, 3)))
         for name, plan in plans.items()
     ]
     first_format = HDFS | {_FORMATS["join"]: "1"}

@@ -17,6 +17,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 from tests.native_state.programs.answers import Answers
+from tests.native_state.programs.archives import pack
 from tests.native_state.programs.catalog import FIXTURES, Fixture
 from tests.native_state.programs.written_query import WrittenQuery, emptied, settings
 
@@ -92,14 +93,12 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--answer", action="store_true")
-    parser.add_argument("--except", dest="left_out", nargs="*", default=[])
+    parser.add_argument("--pack", action="store_true", help="also archives for the tests")
     chosen = parser.parse_args()
     spark = session()
     failed = []
     for fixture in FIXTURES:
-        if (
-            chosen.names and not any(fnmatch(fixture.name, name) for name in chosen.names)
-        ) or fixture.name in chosen.left_out:
+        if chosen.names and not any(fnmatch(fixture.name, name) for name in chosen.names):
             continue
         folder = chosen.folder / fixture.name
         try:
@@ -107,6 +106,8 @@ def main() -> None:
                 write(spark, folder, fixture)
             if not chosen.write and folder.exists():
                 answer(spark, folder)
+            if chosen.pack:
+                pack(folder, fixture.name)
         except Exception as error:  # noqa: BLE001 - the others are written all the same
             failed.append(fixture.name)
             sys.stderr.write(f"{fixture.name}: {type(error).__name__}: {str(error)[:3000]}\n")
