@@ -136,6 +136,7 @@ def our_answer(client: QueryableStateClient, job: str, state: str) -> tuple[Coun
     found: Counter[Any] = Counter()
     with client.scan(job, state) as scan:
         for key, value in scan:
+            assert value is not None
             columns = plain(key) if isinstance(plain(key), tuple) else (key,)
             if state == "deduplication":
                 found[columns, (None,)] += 1

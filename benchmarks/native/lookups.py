@@ -59,7 +59,7 @@ async def own_loop(
 async def freshness_ms(address: str, checkpoint: str, batches: int) -> list[float]:
     """Milliseconds from the file `commits/N` to an answer of batch N, of so many batches."""
     commits = Path(checkpoint) / "commits"
-    found = []
+    found: list[float] = []
     async with QueryableStateClient(*host_and_port(address), timeout_s=60.0) as client:
         key = key_of(1)
         state = await client.get_kv_state(JOB, STATE, key)

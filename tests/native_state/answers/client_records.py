@@ -25,7 +25,12 @@ def scanned_records(
 ) -> tuple[list[Record], int]:
     """All records of a state, by one scan, and the batch they are of."""
     with client.scan(job, state.queryable_name, **options) as scan:
-        found = [record for key, value in scan for record in records_of(state, key, value)]
+        found = [
+            record
+            for key, value in scan
+            if value is not None
+            for record in records_of(state, key, value)
+        ]
         assert scan.info is not None
         return found, scan.info.version
 
@@ -66,7 +71,7 @@ def looked_up_records(
     """The same records, each key looked up on its own after a scan of the keys."""
     with client.scan(job, state.queryable_name, keys_only=True) as scan:
         keys = [key for key, _ in scan]
-    found = []
+    found: list[Record] = []
     for key in keys:
         window = None
         if state.namespace_type is not None:

@@ -136,7 +136,7 @@ def decoder(definition: StateDefinition) -> Callable[[bytes, bytes], Record]:
     def decode(record_key: bytes, data: bytes) -> Record:
         key, key_end = key_codec.decode(record_key, 2)
         end = namespace_end(record_key, key_end)
-        value = None if value_codec is None else plain(value_codec.decode(data))
+        value: Any = None if value_codec is None else plain(value_codec.decode(data))
         if is_list:
             (value,) = value
         # A row of one column is the column.

@@ -1,6 +1,7 @@
 """Fixtures of transformWithState: kinds of state, TTL, timers, Avro, merge operators."""
 
 from functools import partial
+from typing import Any
 
 from tests.native_state.programs.fixture import (
     ROCKSDB_CHANGELOGS,
@@ -20,7 +21,7 @@ def processor_fixtures() -> list[Fixture]:
     measures = partial(
         Fixture, inputs={"measures": processors.MEASURES}, feed=processors.feed_measures
     )
-    variants = {
+    variants: dict[str, tuple[Any, Any, str, bool]] = {
         "": (processors.RowSensor, processors.PandasSensor, "None", False),
         "-ttl": (processors.RowTtl, processors.PandasTtl, "ProcessingTime", True),
         "-event-timers": (

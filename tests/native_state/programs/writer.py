@@ -4,8 +4,6 @@
 pyspark's state reader; without either, both are done.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -18,7 +16,8 @@ import pyspark
 from pyspark.sql import SparkSession
 from tests.native_state.programs.answers import Answers
 from tests.native_state.programs.archives import pack
-from tests.native_state.programs.catalog import FIXTURES, Fixture
+from tests.native_state.programs.catalog import FIXTURES
+from tests.native_state.programs.fixture import Fixture
 from tests.native_state.programs.written_query import WrittenQuery, emptied, settings
 
 

@@ -32,7 +32,7 @@ class _Evolving(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Iterator[Any]:
         values = [int(value) for frame in rows for value in frame["value"]]
-        n = (self._count.get()[0] if self._count.exists() else 0) + len(values)
+        n = (self._count.get() or (0,))[0] + len(values)
         self._count.update((n, f"last {values[-1]}", *self._added(n)))
         self._values.appendList([(value, *self._added(value)) for value in values])
         for value in values:

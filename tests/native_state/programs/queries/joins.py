@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from tests.native_state.programs.queries.aggregations import at
 from tests.native_state.programs.written_query import WrittenQuery
@@ -27,7 +27,7 @@ def inner(read: Read) -> DataFrame:
     return orders.join(payments, same)
 
 
-def _within_minutes() -> object:
+def _within_minutes() -> Column:
     return (
         (F.col("customer") == F.col("payer"))
         & (F.col("paid") >= F.col("ordered"))

@@ -38,7 +38,7 @@ class _Sensor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Iterator[Any]:
         values = list(self._values_of(rows))
-        n = self._count.get()[0] if self._count.exists() else 0
+        n = (self._count.get() or (0,))[0]
         n += len(values)
         if n % 11 == 0:
             self._count.clear()
