@@ -157,3 +157,17 @@ def test_a_limited_read_finds_entries_behind_an_expired_one() -> None:
             assert len(layout.prefix(raw, wire_key)) == left
             assert len(layout.prefix(raw, wire_key, 1)) == 1
     assert entries == len(fixture.expected["0.bytag"])
+
+
+@pytest.mark.parametrize("state", ["total", "items", "bytag"])
+def test_rows_of_an_earlier_schema_are_read_as_the_newest(state: str) -> None:
+    """Keys that no later batch wrote lack the added fields, which are null."""
+    fixture = load("processor-evolved")
+    found = []
+    for each in scanned(fixture, state):
+        entry = ([each.element],) if state == "bytag" else ()
+        found.append((each.key, *entry, each.value))
+    assert sorted(found, key=repr) == sorted(_values(fixture, state), key=repr)
+    value_type = fixture.layouts["total"].definition.value_type
+    assert value_type is not None
+    assert value_type.simple_string() == "struct<label:string,sum:double,seen:bigint>"
