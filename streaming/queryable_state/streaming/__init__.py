@@ -122,6 +122,13 @@ from queryable_state.streaming.stateless.functions import (
     Partitioner,
     ProcessFunction,
 )
+from queryable_state.streaming.stateless.metrics import (
+    Counter,
+    Distribution,
+    Meter,
+    Metric,
+    MetricGroup,
+)
 from queryable_state.streaming.stateless.output_tag import OutputTag
 from queryable_state.streaming.stateless.timers import TimeDomain, TimerService
 from queryable_state.streaming.streams.broadcast_streams import (
@@ -200,9 +207,11 @@ __all__ = [
     "CompletableFuture",
     "Configuration",
     "ConnectedStreams",
+    "Counter",
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
+    "Distribution",
     "Duration",
     "EmbeddedRocksDBStateBackend",
     "EnvironmentSettings",
@@ -244,6 +253,9 @@ __all__ = [
     "MemorySize",
     "MemoryStateBackend",
     "MergingState",
+    "Meter",
+    "Metric",
+    "MetricGroup",
     "ObjectArrayTypeInfo",
     "OperatorStateStore",
     "OperatorStream",
