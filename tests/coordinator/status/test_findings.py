@@ -176,6 +176,18 @@ def test_rows_are_counted_while_the_watermark_stands() -> None:
         assert facts.of(QUERY).rows_since == 0
 
 
+def test_rows_a_second_are_those_of_the_last_minute() -> None:
+    history = BatchHistory()
+    assert history.rows_per_s(NOW_MS) == 0
+    history.reported(0, NOW_MS, 500, 100)
+    assert history.rows_per_s(NOW_MS) == 100
+    for number in range(1, 100):
+        history.reported(number, NOW_MS + number * 1000, 120, 100)
+    now_ms = NOW_MS + 99_000
+    assert 110 <= history.rows_per_s(now_ms) <= 130
+    assert history.rows_per_s(now_ms + 120_000) == 0
+
+
 def test_history_is_thinned_and_bounded() -> None:
     history = BatchHistory()
     for batch_id in range(20_000):

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from queryable_state.server.checkpoint.completed import find
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint_server.catalog import CheckpointCatalog
-from queryable_state.server.checkpoint_server.checkpoint_loader import CheckpointLoader
+from queryable_state.server.checkpoint_server.checkpoint_loader import (
+    CheckpointLoader,
+)
 from queryable_state.server.checkpoint_server.checkpoint_reader import CheckpointReader
+from queryable_state.server.checkpoint_server.loading_checkpoint import LoadingCheckpoint
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.security.access.gate_opener import open_gate
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from queryable_state.server.checkpoint.completed import Completed
     from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
     from queryable_state.server.state_server.stores.store_table import StoreTable
+    from queryable_state.v1 import status_pb2
 
 _log = logging.getLogger(__name__)
 
@@ -43,8 +47,9 @@ _T = TypeVar("_T")
 class CheckpointServer:
     """Answers `QueryableState` from a checkpoint or savepoint while `async with` lasts.
 
-    Entering loads all state and binds the port, and raises if the checkpoint is damaged. It does
-    not read the checkpoint's files afterwards. The caller may pass a `shutdown` to end the server.
+    Entering binds the port, loads all state, and raises if the checkpoint is damaged; while it
+    loads, the server is NOT_SERVING and describes how far it is. It does not read the
+    checkpoint's files afterwards. The caller may pass a `shutdown` to end the server.
     """
 
     def __init__(
@@ -55,11 +60,16 @@ class CheckpointServer:
         self.shutdown = GracefulShutdown() if shutdown is None else shutdown
         self._stack = contextlib.AsyncExitStack()
         self._started: tuple[str, Completed] | None = None
+        self._loading = LoadingCheckpoint(settings.checkpoint, server_id=self.server_id)
+
+    def progress(self) -> list[status_pb2.RestoreProgress]:
+        """How far each subtask is that is not loaded yet, while the server is entered."""
+        return self._loading.progress()
 
     @property
     def address(self) -> str:
-        """HOST:PORT at which clients reach the server, once entered."""
-        return self._running()[0]
+        """HOST:PORT at which clients reach the server, once it is bound."""
+        return self._loading.address or self._running()[0]
 
     @property
     def completed(self) -> Completed:
@@ -82,14 +92,11 @@ class CheckpointServer:
         async with contextlib.AsyncExitStack() as stack:
             directory = await asyncio.to_thread(self._folder)
             stack.push_async_callback(asyncio.to_thread, directory.cleanup)
-            completed, table = await self._unless_stopped(self._load(stack, Path(directory.name)))
+            # The stores close after the server.
+            loaded = await stack.enter_async_context(contextlib.AsyncExitStack())
             background = BackgroundThread()
             stack.push_async_callback(background.aclose)
-            reader = CheckpointReader(
-                table, completed, settings.limits, background, server_id=self.server_id
-            )
-            catalog = CheckpointCatalog(completed, server_id=self.server_id)
-            router = LocalRouter(reader, catalog)
+            router = LocalRouter(self._loading, self._loading)
             stack.push_async_callback(router.aclose)
             server = QueryServer(
                 router,
@@ -115,8 +122,15 @@ class CheckpointServer:
                 what="checkpoint server port",
             )
             address = server.address
-            catalog.address, catalog.frames = address, server.frames
+            self._loading.address, self._loading.frames = address, server.frames
             await server.start()
+            completed, table = await self._unless_stopped(self._load(loaded, Path(directory.name)))
+            reader = CheckpointReader(
+                table, completed, settings.limits, background, server_id=self.server_id
+            )
+            catalog = CheckpointCatalog(completed, server_id=self.server_id)
+            catalog.address, catalog.frames = address, server.frames
+            router.use(reader, catalog)
             server.set_serving(True)
             duck = asyncio.create_task(be_lame_duck(self.shutdown, [server], settings.lame_duck_s))
             stack.push_async_callback(asyncio.wait, [duck])
@@ -173,6 +187,7 @@ class CheckpointServer:
             loader = CheckpointLoader(
                 self.settings, storage, directory / str(number), self.server_id
             )
+            self._loading.begins(completed, loader)
             try:
                 table = await loader.load(completed)
             except CheckpointError as problem:
