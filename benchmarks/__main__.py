@@ -27,6 +27,8 @@ PROGRAMS = (
     "watch",
     "mixed",
     "rest",
+    "page",
+    "metrics",
     "soak",
     "recovery",
     "capacity",

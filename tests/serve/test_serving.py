@@ -235,7 +235,7 @@ async def test_a_server_says_how_far_it_is_while_it_loads(
             assert not any(owner.open for each in described.operators for owner in each.owners)
             with pytest.raises(RetryLaterError, match=r"is still being loaded \(0 %\)"):
                 await client.get_kv_state("sensors", "last", "sensor_1", timeout_s=0.5)
-            health = health_pb2_grpc.HealthStub(channel)
+            health: Any = health_pb2_grpc.HealthStub(channel)
             status = (await health.Check(health_pb2.HealthCheckRequest())).status
             assert status == health_pb2.HealthCheckResponse.NOT_SERVING
             gate.open()
