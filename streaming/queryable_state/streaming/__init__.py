@@ -114,6 +114,7 @@ from queryable_state.streaming.state import (
     State,
     ValueState,
 )
+from queryable_state.streaming.stateless import metrics
 from queryable_state.streaming.stateless.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -122,13 +123,7 @@ from queryable_state.streaming.stateless.functions import (
     Partitioner,
     ProcessFunction,
 )
-from queryable_state.streaming.stateless.metrics import (
-    Counter,
-    Distribution,
-    Meter,
-    Metric,
-    MetricGroup,
-)
+from queryable_state.streaming.stateless.metrics import *  # noqa: F403 - as for `windows`
 from queryable_state.streaming.stateless.output_tag import OutputTag
 from queryable_state.streaming.stateless.timers import TimeDomain, TimerService
 from queryable_state.streaming.streams.broadcast_streams import (
@@ -142,13 +137,8 @@ from queryable_state.streaming.streams.connected_streams import (
 from queryable_state.streaming.streams.windowed.all_windowed_stream import AllWindowedStream
 from queryable_state.streaming.streams.windowed.windowed_stream import WindowedStream
 from queryable_state.streaming.ttl.state_ttl_config import StateTtlConfig
-from queryable_state.streaming.vectorised.functions import (
-    BatchKeys,
-    BatchRuntimeContext,
-    BatchState,
-    KeyedBatchProcessFunction,
-    ValueColumn,
-)
+from queryable_state.streaming.vectorised import functions as batch_functions
+from queryable_state.streaming.vectorised.functions import *  # noqa: F403 - as for `windows`
 from queryable_state.streaming.windows import *  # noqa: F403 - its `__all__` is part of this one
 from queryable_state.wire.packaging.protocol_versions import __version__
 from queryable_state.wire.schema.instant import Instant
@@ -188,9 +178,6 @@ __all__ = [
     "BasicArrayTypeInfo",
     "BasicType",
     "BasicTypeInfo",
-    "BatchKeys",
-    "BatchRuntimeContext",
-    "BatchState",
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastState",
@@ -207,11 +194,9 @@ __all__ = [
     "CompletableFuture",
     "Configuration",
     "ConnectedStreams",
-    "Counter",
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
-    "Distribution",
     "Duration",
     "EmbeddedRocksDBStateBackend",
     "EnvironmentSettings",
@@ -234,7 +219,6 @@ __all__ = [
     "JobManagerCheckpointStorage",
     "JobStatus",
     "KeySelector",
-    "KeyedBatchProcessFunction",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedConnectedStreams",
@@ -253,9 +237,6 @@ __all__ = [
     "MemorySize",
     "MemoryStateBackend",
     "MergingState",
-    "Meter",
-    "Metric",
-    "MetricGroup",
     "ObjectArrayTypeInfo",
     "OperatorStateStore",
     "OperatorStream",
@@ -303,10 +284,9 @@ __all__ = [
     "TypeSerializerSchemaCompatibility",
     "TypeSerializerSnapshot",
     "Types",
-    "ValueColumn",
     "ValueState",
     "ValueStateDescriptor",
     "WatermarkStrategy",
     "WindowedStream",
 ]
-__all__ += ["__version__", *windows.__all__]
+__all__ += ["__version__", *batch_functions.__all__, *metrics.__all__, *windows.__all__]

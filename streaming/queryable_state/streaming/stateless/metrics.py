@@ -16,6 +16,8 @@ from queryable_state.wire.errors import InvalidRequestError, JobError, LimitExce
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+__all__ = ["Counter", "Distribution", "Meter", "Metric", "MetricGroup"]
+
 MOST_METRICS = 256
 """Metrics of one subtask of an operator."""
 MOST_NAME_CHARACTERS = 200
