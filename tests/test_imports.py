@@ -34,6 +34,7 @@ _LAYERS = {
     "wire": ("schema", "values", "keys", "frames", "arrow"),
     "client": ("_reading", "_batching", "_connection", "_routing", "_scans", "blocking"),
     "server": ("process", "serving"),
+    "server/native_state": ("files", "rows", "operators", "store", "server"),
     "server/storage": ("layered", "heap", "rocksdb"),
     "server/coordinator": (
         "model",

@@ -121,7 +121,7 @@ def test_the_command_refuses_what_a_process_would_refuse(
     assert main(["config", "application", "--conf", "spark.queryable_state.lease_ms=-5"]) == 2
     assert "lease_ms is -5 (Spark configuration): it must be" in capsys.readouterr().err
     assert main(["config", "serve"]) == 2
-    assert "checkpoint is not set" in capsys.readouterr().err
+    assert "neither checkpoint nor spark_checkpoint is set" in capsys.readouterr().err
     assert main(["config", "application"]) == 0
     assert "have their defaults" in capsys.readouterr().out
 

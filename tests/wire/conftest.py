@@ -6,7 +6,7 @@ Session fixtures hand out strategies, to be drawn from with `st.data()`.
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timezone
 from decimal import Context, Decimal
 from typing import Any
@@ -61,12 +61,17 @@ def _tuple(types: list[TypeInfo]) -> TypeInfo:
     return TypeInfo(Kind.TUPLE, fields=tuple(Field("", t) for t in types))
 
 
-def key_types() -> st.SearchStrategy[TypeInfo]:
+def key_types(*, nullable: bool) -> st.SearchStrategy[TypeInfo]:
+    """Types of keys; with `nullable` some of them, or of their fields, are."""
+
+    def or_nullable(types: st.SearchStrategy[TypeInfo]) -> st.SearchStrategy[TypeInfo]:
+        return types | types.map(lambda t: replace(t, nullable=True)) if nullable else types
+
     def composite(inner: st.SearchStrategy[TypeInfo]) -> st.SearchStrategy[TypeInfo]:
         types = st.lists(inner, min_size=1, max_size=4)
-        return types.map(_row) | types.map(_tuple)
+        return or_nullable(types.map(_row) | types.map(_tuple))
 
-    return st.recursive(scalar_types(), composite, max_leaves=6)
+    return st.recursive(or_nullable(scalar_types()), composite, max_leaves=6)
 
 
 def value_types() -> st.SearchStrategy[TypeInfo]:
@@ -74,7 +79,7 @@ def value_types() -> st.SearchStrategy[TypeInfo]:
         types = st.lists(inner, max_size=10)
         lists = inner.map(lambda t: TypeInfo(Kind.LIST, element=t))
         maps: st.SearchStrategy[TypeInfo] = st.builds(
-            TypeInfo, st.just(Kind.MAP), key=key_types(), element=inner
+            TypeInfo, st.just(Kind.MAP), key=key_types(nullable=False), element=inner
         )
         return types.map(_row) | types.map(_tuple) | lists | maps
 
@@ -84,6 +89,8 @@ def value_types() -> st.SearchStrategy[TypeInfo]:
 
 def values_of(info: TypeInfo, *, nulls: bool) -> st.SearchStrategy[Any]:
     """Values of a type as they are read back; with `nulls` what it holds may be null."""
+    if info.nullable:
+        return st.none() | values_of(replace(info, nullable=False), nulls=nulls)
 
     def inner(child: TypeInfo) -> st.SearchStrategy[Any]:
         values = values_of(child, nulls=nulls)
@@ -160,7 +167,7 @@ class Wire:
 @pytest.fixture(scope="session")
 def keys() -> Wire:
     """Everything that can be a key."""
-    types = key_types()
+    types = key_types(nullable=True)
     return Wire(
         types,
         types.flatmap(lambda t: st.tuples(st.just(t), values_of(t, nulls=False))),

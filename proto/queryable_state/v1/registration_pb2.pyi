@@ -69,6 +69,32 @@ BROADCAST: StateKind.ValueType  # 9
 """The same entries on every subtask."""
 Global___StateKind: _TypeAlias = StateKind  # noqa: Y015
 
+class _Partitioner:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PartitionerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Partitioner.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    XXHASH64: _Partitioner.ValueType  # 0
+    """Spark's xxhash64, with seed 42: 64 bits."""
+    SPARK_HASH: _Partitioner.ValueType  # 1
+    """Spark's Murmur3, with seed 42: 32 bits. State that Spark keeps itself: its key groups are the
+    partitions of Spark's state store.
+    """
+
+class Partitioner(_Partitioner, metaclass=_PartitionerEnumTypeWrapper):
+    """How the key group of a key is computed, from the hash of the key as a signed number:
+    floorMod(hash, max_parallelism).
+    """
+
+XXHASH64: Partitioner.ValueType  # 0
+"""Spark's xxhash64, with seed 42: 64 bits."""
+SPARK_HASH: Partitioner.ValueType  # 1
+"""Spark's Murmur3, with seed 42: 32 bits. State that Spark keeps itself: its key groups are the
+partitions of Spark's state store.
+"""
+Global___Partitioner: _TypeAlias = Partitioner  # noqa: Y015
+
 class _JobStatus:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -200,6 +226,7 @@ class StateRegistration(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     RENAMED_FIELDS_FIELD_NUMBER: _builtins.int
     DROPPED_FIELDS_FIELD_NUMBER: _builtins.int
+    PARTITIONER_FIELD_NUMBER: _builtins.int
     READABLE_SERIALIZERS_FIELD_NUMBER: _builtins.int
     state_id: _builtins.int
     """Assigned by the coordinator, never reused, equal on every server; 0 in a request."""
@@ -221,6 +248,7 @@ class StateRegistration(_message.Message):
     """Number of key groups; fixed for the life of the state."""
     incarnation: _builtins.int
     """Grows when a state of this name is dropped and created again."""
+    partitioner: Global___Partitioner.ValueType
     @_builtins.property
     def key_type(self) -> _types_pb2.TypeInfo:
         """Of operator state: INT, the index of a subtask."""
@@ -281,11 +309,12 @@ class StateRegistration(_message.Message):
         incarnation: _builtins.int = ...,
         renamed_fields: _abc.Iterable[Global___FieldRename] | None = ...,
         dropped_fields: _abc.Iterable[_builtins.str] | None = ...,
+        partitioner: Global___Partitioner.ValueType = ...,
         readable_serializers: _abc.Iterable[_types_pb2.SerializerSnapshot] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key_type", b"key_type", "map_key_type", b"map_key_type", "namespace_type", b"namespace_type", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accumulator_types", b"accumulator_types", "dropped_fields", b"dropped_fields", "incarnation", b"incarnation", "job_id", b"job_id", "job_name", b"job_name", "key_type", b"key_type", "kind", b"kind", "map_key_type", b"map_key_type", "max_parallelism", b"max_parallelism", "namespace_type", b"namespace_type", "operator_depth", b"operator_depth", "operator_name", b"operator_name", "operator_uid", b"operator_uid", "queryable_name", b"queryable_name", "readable_serializers", b"readable_serializers", "renamed_fields", b"renamed_fields", "state_id", b"state_id", "state_name", b"state_name", "ttl", b"ttl", "value_types", b"value_types"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accumulator_types", b"accumulator_types", "dropped_fields", b"dropped_fields", "incarnation", b"incarnation", "job_id", b"job_id", "job_name", b"job_name", "key_type", b"key_type", "kind", b"kind", "map_key_type", b"map_key_type", "max_parallelism", b"max_parallelism", "namespace_type", b"namespace_type", "operator_depth", b"operator_depth", "operator_name", b"operator_name", "operator_uid", b"operator_uid", "partitioner", b"partitioner", "queryable_name", b"queryable_name", "readable_serializers", b"readable_serializers", "renamed_fields", b"renamed_fields", "state_id", b"state_id", "state_name", b"state_name", "ttl", b"ttl", "value_types", b"value_types"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1equeryable_state/v1/types.proto\x12\x12queryable_state.v1\"\xbe\x04\n\x08TypeInfo\x12/\n\x04kind\x18\x01 \x01(\x0e\x32!.queryable_state.v1.TypeInfo.Kind\x12\x11\n\tprecision\x18\x02 \x01(\r\x12\r\n\x05scale\x18\x03 \x01(\r\x12)\n\x06\x66ields\x18\x04 \x03(\x0b\x32\x19.queryable_state.v1.Field\x12)\n\x03key\x18\x05 \x01(\x0b\x32\x1c.queryable_state.v1.TypeInfo\x12-\n\x07\x65lement\x18\x06 \x01(\x0b\x32\x1c.queryable_state.v1.TypeInfo\x12:\n\nserializer\x18\x07 \x01(\x0b\x32&.queryable_state.v1.SerializerSnapshot\"\x9d\x02\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x42OOLEAN\x10\x01\x12\x08\n\x04\x42YTE\x10\x02\x12\t\n\x05SHORT\x10\x03\x12\x07\n\x03INT\x10\x04\x12\x08\n\x04LONG\x10\x05\x12\t\n\x05\x46LOAT\x10\x06\x12\n\n\x06\x44OUBLE\x10\x07\x12\x0b\n\x07\x44\x45\x43IMAL\x10\x08\x12\n\n\x06STRING\x10\t\x12\n\n\x06\x42INARY\x10\n\x12\x08\n\x04\x44\x41TE\x10\x0b\x12\r\n\tTIMESTAMP\x10\x0c\x12\x11\n\rTIMESTAMP_NTZ\x10\r\x12\x07\n\x03ROW\x10\x0e\x12\t\n\x05TUPLE\x10\x0f\x12\x08\n\x04LIST\x10\x10\x12\x07\n\x03MAP\x10\x11\x12\x0b\n\x07PICKLED\x10\x12\x12\x08\n\x04TIME\x10\x13\x12\x0b\n\x07INSTANT\x10\x14\x12\x0b\n\x07\x42IG_INT\x10\x15\x12\n\n\x06\x43USTOM\x10\x16\"J\n\x12SerializerSnapshot\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\x15\n\rconfiguration\x18\x03 \x01(\x0c\"A\n\x05\x46ield\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x04type\x18\x02 \x01(\x0b\x32\x1c.queryable_state.v1.TypeInfoBP\n\x11queryablestate.v1P\x01Z9spark-queryable-state/queryable_state/v1;queryablestatev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1equeryable_state/v1/types.proto\x12\x12queryable_state.v1\"\xd0\x04\n\x08TypeInfo\x12/\n\x04kind\x18\x01 \x01(\x0e\x32!.queryable_state.v1.TypeInfo.Kind\x12\x11\n\tprecision\x18\x02 \x01(\r\x12\r\n\x05scale\x18\x03 \x01(\r\x12)\n\x06\x66ields\x18\x04 \x03(\x0b\x32\x19.queryable_state.v1.Field\x12)\n\x03key\x18\x05 \x01(\x0b\x32\x1c.queryable_state.v1.TypeInfo\x12-\n\x07\x65lement\x18\x06 \x01(\x0b\x32\x1c.queryable_state.v1.TypeInfo\x12:\n\nserializer\x18\x07 \x01(\x0b\x32&.queryable_state.v1.SerializerSnapshot\x12\x10\n\x08nullable\x18\x08 \x01(\x08\"\x9d\x02\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x42OOLEAN\x10\x01\x12\x08\n\x04\x42YTE\x10\x02\x12\t\n\x05SHORT\x10\x03\x12\x07\n\x03INT\x10\x04\x12\x08\n\x04LONG\x10\x05\x12\t\n\x05\x46LOAT\x10\x06\x12\n\n\x06\x44OUBLE\x10\x07\x12\x0b\n\x07\x44\x45\x43IMAL\x10\x08\x12\n\n\x06STRING\x10\t\x12\n\n\x06\x42INARY\x10\n\x12\x08\n\x04\x44\x41TE\x10\x0b\x12\r\n\tTIMESTAMP\x10\x0c\x12\x11\n\rTIMESTAMP_NTZ\x10\r\x12\x07\n\x03ROW\x10\x0e\x12\t\n\x05TUPLE\x10\x0f\x12\x08\n\x04LIST\x10\x10\x12\x07\n\x03MAP\x10\x11\x12\x0b\n\x07PICKLED\x10\x12\x12\x08\n\x04TIME\x10\x13\x12\x0b\n\x07INSTANT\x10\x14\x12\x0b\n\x07\x42IG_INT\x10\x15\x12\n\n\x06\x43USTOM\x10\x16\"J\n\x12SerializerSnapshot\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\x15\n\rconfiguration\x18\x03 \x01(\x0c\"A\n\x05\x46ield\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x04type\x18\x02 \x01(\x0b\x32\x1c.queryable_state.v1.TypeInfoBP\n\x11queryablestate.v1P\x01Z9spark-queryable-state/queryable_state/v1;queryablestatev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,11 +33,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\021queryablestate.v1P\001Z9spark-queryable-state/queryable_state/v1;queryablestatev1'
   _globals['_TYPEINFO']._serialized_start=55
-  _globals['_TYPEINFO']._serialized_end=629
-  _globals['_TYPEINFO_KIND']._serialized_start=344
-  _globals['_TYPEINFO_KIND']._serialized_end=629
-  _globals['_SERIALIZERSNAPSHOT']._serialized_start=631
-  _globals['_SERIALIZERSNAPSHOT']._serialized_end=705
-  _globals['_FIELD']._serialized_start=707
-  _globals['_FIELD']._serialized_end=772
+  _globals['_TYPEINFO']._serialized_end=647
+  _globals['_TYPEINFO_KIND']._serialized_start=362
+  _globals['_TYPEINFO_KIND']._serialized_end=647
+  _globals['_SERIALIZERSNAPSHOT']._serialized_start=649
+  _globals['_SERIALIZERSNAPSHOT']._serialized_end=723
+  _globals['_FIELD']._serialized_start=725
+  _globals['_FIELD']._serialized_end=790
 # @@protoc_insertion_point(module_scope)

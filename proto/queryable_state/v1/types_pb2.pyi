@@ -129,11 +129,16 @@ class TypeInfo(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     ELEMENT_FIELD_NUMBER: _builtins.int
     SERIALIZER_FIELD_NUMBER: _builtins.int
+    NULLABLE_FIELD_NUMBER: _builtins.int
     kind: Global___TypeInfo.Kind.ValueType
     precision: _builtins.int
     """DECIMAL: total digits, 1 to 38."""
     scale: _builtins.int
     """DECIMAL: digits after the point, 0 to `precision`."""
+    nullable: _builtins.bool
+    """In the type of a key: nulls are keys, too. Other nullable types do not say so: any part of a
+    value may be null.
+    """
     @_builtins.property
     def fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___Field]:
         """ROW and TUPLE: the fields, in the order their values are written."""
@@ -160,10 +165,11 @@ class TypeInfo(_message.Message):
         key: Global___TypeInfo | None = ...,
         element: Global___TypeInfo | None = ...,
         serializer: Global___SerializerSnapshot | None = ...,
+        nullable: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["element", b"element", "key", b"key", "serializer", b"serializer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["element", b"element", "fields", b"fields", "key", b"key", "kind", b"kind", "precision", b"precision", "scale", b"scale", "serializer", b"serializer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["element", b"element", "fields", b"fields", "key", b"key", "kind", b"kind", "nullable", b"nullable", "precision", b"precision", "scale", b"scale", "serializer", b"serializer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -37,7 +37,9 @@ _SPECIAL_FLOATS = ("NaN", "Infinity", "-Infinity")
 
 def key_json_of(word: str, key_type: TypeInfo) -> str:
     """The JSON text of a key as people write it: where the JSON of the type is a string, its quotes
-    may be omitted. A quoted word is JSON."""
+    may be omitted. A quoted word is JSON, and so is `null` for a nullable type."""
+    if key_type.nullable and word == "null":
+        return word
     if key_type.kind in _QUOTED and not (len(word) > 1 and word[0] == word[-1] == '"'):
         return json.dumps(word)
     return word
@@ -56,6 +58,8 @@ def key_from_json(text: str, key_type: TypeInfo) -> Any:
 
 
 def _from_json(value: Any, info: TypeInfo, path: str) -> Any:
+    if value is None and info.nullable:
+        return None
     if info.kind in (Kind.ROW, Kind.TUPLE):
         return _fields_from_json(value, info, path)
     try:

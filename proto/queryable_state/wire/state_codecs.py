@@ -47,7 +47,9 @@ class StateCodecs:
             self.key_groups = SubtaskKeys(self._ranges, registration.max_parallelism)
         else:
             self.key_groups = KeyGroups(
-                TypeInfo.from_proto(registration.key_type), registration.max_parallelism
+                TypeInfo.from_proto(registration.key_type),
+                registration.max_parallelism,
+                registration.partitioner,
             )
         self._registration = registration
         self._pickler = pickler

@@ -1,7 +1,6 @@
 """Keyed state of PySpark streaming jobs that can be queried while they run.
 
-A program creates a `StreamExecutionEnvironment`, keys a stream and processes it. The
-`set_queryable` method of a descriptor makes a state visible to `queryable_state.client`.
+A program creates a `StreamExecutionEnvironment`; `set_queryable` of a descriptor shows a state.
 """
 
 from queryable_state.wire.packaging.extras import require_extra
@@ -104,6 +103,7 @@ from queryable_state.streaming.sources.watermark_strategy import (
     TimestampAssigner,
     WatermarkStrategy,
 )
+from queryable_state.streaming.spark.queries.native_query import serve_query
 from queryable_state.streaming.state import (
     AggregatingState,
     AppendingState,
@@ -289,4 +289,5 @@ __all__ = [
     "WatermarkStrategy",
     "WindowedStream",
 ]
-__all__ += ["__version__", *batch_functions.__all__, *metrics.__all__, *windows.__all__]
+__all__ += ["__version__", "serve_query"]
+__all__ += [*batch_functions.__all__, *metrics.__all__, *windows.__all__]

@@ -24,12 +24,14 @@ PROPERTY = settings(deadline=None, max_examples=80)
 
 
 def rank(value: Any) -> Any:
-    """What a key sorts by: NaN last, nothing else special."""
+    """What a key sorts by: nulls first, NaN last, nothing else special."""
+    if value is None:
+        return (0,)
     if isinstance(value, tuple):
-        return tuple(rank(part) for part in value)
+        return (1, *(rank(part) for part in value))
     if isinstance(value, float):
-        return (1, 0.0) if math.isnan(value) else (0, value)
-    return value
+        return (1, 1, 0.0) if math.isnan(value) else (1, 0, value)
+    return (1, value)
 
 
 @PROPERTY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -53,7 +54,8 @@ def test_binary_begins_with_a_prefix_where_its_bytes_do(key: bytes, prefix: byte
 def test_a_row_begins_with_its_first_fields(data: st.DataObject, keys: Wire) -> None:
     """And with those of another row exactly where the fields encode alike."""
     info = data.draw(keys.types.filter(lambda t: t.kind in (Kind.ROW, Kind.TUPLE)))
-    one, other = (tuple(data.draw(values_of(info, nulls=False))) for _ in range(2))
+    rows = values_of(replace(info, nullable=False), nulls=False)
+    one, other = (tuple(data.draw(rows)) for _ in range(2))
     width = data.draw(st.integers(0, len(info.fields)))
     prefix = key_prefix(one[:width], info)
     encode = KeyCodec(info).encode
@@ -61,6 +63,15 @@ def test_a_row_begins_with_its_first_fields(data: st.DataObject, keys: Wire) -> 
     parts = [KeyCodec(field.type).encode for field in info.fields[:width]]
     alike = all(part(a) == part(b) for part, a, b in zip(parts, one, other, strict=False))
     assert encode(other).startswith(prefix) == alike
+
+
+def test_a_null_is_the_first_field_of_a_row_and_the_beginning_of_no_text() -> None:
+    info = TypeInfo(Kind.STRING, nullable=True)
+    pair = TypeInfo(Kind.ROW, fields=(Field("carrier", info), PAIR.fields[1]))
+    assert KeyCodec(pair).encode((None, 3)).startswith(key_prefix([None], pair))
+    assert key_prefix_from_json("[null]", pair) == key_prefix([None], pair)
+    with pytest.raises(KeyTypeError, match="null"):
+        key_prefix(None, info)
 
 
 @pytest.mark.parametrize("text", ['["AA"]', '{"carrier": "AA"}'])

@@ -11,6 +11,7 @@ from queryable_state.wire.errors import (
     InvalidRequestError,
     KeyTypeError,
 )
+from queryable_state.wire.schema.type_model import without_nullable
 from queryable_state.wire.schema.types import TypeInfo, type_info
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Expectation:
         """Raises `KeyTypeError` or `DescriptorMismatchError` if the registration differs."""
         registration = located.registration
         registered = TypeInfo.from_proto(registration.key_type)
-        if self.key_type is not None and self.key_type != registered:
+        if self.key_type is not None and self.key_type != without_nullable(registered):
             raise KeyTypeError(
                 f"keys of {located.describe()} are of type {registered.simple_string()}, "
                 f"not {self.key_type.simple_string()}: leave out key_type, or give that type"
@@ -74,7 +75,7 @@ class Expectation:
             self._compare("values", TypeInfo.from_proto(newest.type), self.value_type, located)
         if self.map_key_type is not None and registration.HasField("map_key_type"):
             entry_key = TypeInfo.from_proto(registration.map_key_type)
-            self._compare("map keys", entry_key, self.map_key_type, located)
+            self._compare("map keys", without_nullable(entry_key), self.map_key_type, located)
 
     def _compare(
         self, what: str, registered: TypeInfo, given: TypeInfo, located: LocatedState

@@ -9,9 +9,10 @@ a prefix of another, so keys can be concatenated and scanned by range:
 * floats: IEEE bits, all flipped when negative, else the sign bit alone; -0.0 is
   0.0, every NaN is the same one and sorts last;
 * decimals and BIG_INT: the unscaled number plus half the range, 8 bytes up to 18 digits, else 16;
-* rows and tuples: their fields, one after the other.
+* rows and tuples: their fields, one after the other;
+* keys and fields of a nullable type: 00 for a null, which sorts first, else 01 and the value.
 
-A key contains no null, list, map, pickle or custom value.
+A key contains no list, map, pickle or custom value, and a null only in a nullable type.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from queryable_state.wire.schema.type_model import Kind, TypeInfo
 
 Encode = Callable[[Any], bytes]
 Decode = Callable[[bytes, int], tuple[Any, int]]
+
+_NULL = b"\x00"
+_NOT_NULL = b"\x01"
 
 
 class KeyCodec:
@@ -61,6 +65,26 @@ class KeyCodec:
 
 
 def _codec(info: TypeInfo, path: str) -> tuple[Encode, Decode]:
+    codec = _codec_of_values(info, path)
+    return _nullable(*codec, path) if info.nullable else codec
+
+
+def _nullable(encode_value: Encode, decode_value: Decode, path: str) -> tuple[Encode, Decode]:
+    def encode(value: Any) -> bytes:
+        return _NULL if value is None else _NOT_NULL + encode_value(value)
+
+    def decode(data: bytes, offset: int) -> tuple[Any, int]:
+        marker = data[offset : offset + 1]
+        if marker == _NOT_NULL:
+            return decode_value(data, offset + 1)
+        if marker != _NULL:
+            raise CorruptDataError(f"{path}: the encoded key has no null marker at {offset}")
+        return None, offset + 1
+
+    return encode, decode
+
+
+def _codec_of_values(info: TypeInfo, path: str) -> tuple[Encode, Decode]:
     if info.kind in (Kind.ROW, Kind.TUPLE):
         return _composite(info, path)
     scalar = key_scalars.codec(info, path)

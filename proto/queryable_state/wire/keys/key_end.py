@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from queryable_state.wire.errors import KeyTypeError
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
@@ -41,6 +42,8 @@ def key_end(info: TypeInfo) -> KeyEnd:
 
     Raises KeyTypeError for a type that keys cannot have.
     """
+    if _has_nullable(info):
+        return _nullable_end(info) if info.nullable else _fields_end(info)
     parts = _merged(_parts(info))
     if len(parts) == 1:
         return _terminated_end if parts[0] == _TERMINATED else _fixed_end(parts[0])
@@ -54,6 +57,34 @@ def key_end(info: TypeInfo) -> KeyEnd:
                 if offset < len(_END):
                     return -1
         return offset if offset <= len(data) else -1
+
+    return end
+
+
+def _has_nullable(info: TypeInfo) -> bool:
+    return info.nullable or any(_has_nullable(field.type) for field in info.fields)
+
+
+def _nullable_end(info: TypeInfo) -> KeyEnd:
+    value_end = key_end(replace(info, nullable=False))
+
+    def end(data: bytes, offset: int) -> int:
+        if offset >= len(data):
+            return -1
+        return value_end(data, offset + 1) if data[offset] else offset + 1
+
+    return end
+
+
+def _fields_end(info: TypeInfo) -> KeyEnd:
+    ends = [key_end(field.type) for field in info.fields]
+
+    def end(data: bytes, offset: int) -> int:
+        for field_end in ends:
+            offset = field_end(data, offset)
+            if offset < 0:
+                break
+        return offset
 
     return end
 

@@ -2,7 +2,9 @@
 
 `key_group = pmod(xxhash64(key), max_parallelism)` on the signed value of Spark's
 `xxhash64` (seed 42; the hash of a row or tuple chains the seed field by field), so that
-the JVM shuffles a row to the subtask whose owner a client asks for its key.
+the JVM shuffles a row to the subtask whose owner a client asks for its key. State that Spark
+keeps itself has its Murmur3 hash in place of `xxhash64` (`Partitioner.SPARK_HASH`), so that key
+groups are the partitions of Spark's state store.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh64_intdigest
 
-from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
+from queryable_state.v1.registration_pb2 import Partitioner
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, Reason
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.key_hash import SEED, hasher
+from queryable_state.wire.keys.spark_hash import spark_hasher
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 
 if TYPE_CHECKING:
@@ -25,6 +29,8 @@ DEFAULT_MAX_PARALLELISM = 128
 
 _SIGN = 1 << 63
 _RANGE = 1 << 64
+_SPARK_SIGN = 1 << 31
+_SPARK_RANGE = 1 << 32
 _ZERO = "\x00"
 _END = b"\x00\x01"
 
@@ -35,21 +41,43 @@ class KeyGroups:
     `of(value) -> int` is the key group. `wire_key(value) -> bytes` is the key on the wire and
     the prefix of its store keys: key group (2 bytes) and encoded key.
     `wire_keys(values) -> list[bytes]` are those of many keys. All raise KeyTypeError for a value
-    of another type.
+    of another type. Raises InvalidRequestError (UNSUPPORTED) for an unknown partitioner.
     """
 
-    __slots__ = ("codec", "key_type", "max_parallelism", "of", "wire_key", "wire_keys")
+    __slots__ = (
+        "codec",
+        "key_type",
+        "max_parallelism",
+        "of",
+        "partitioner",
+        "wire_key",
+        "wire_keys",
+    )
 
     of: Callable[[Any], int]
     wire_key: Callable[[Any], bytes]
     wire_keys: Callable[[Sequence[Any]], list[bytes]]
 
-    def __init__(self, key_type: TypeInfo, max_parallelism: int = DEFAULT_MAX_PARALLELISM) -> None:
+    def __init__(
+        self,
+        key_type: TypeInfo,
+        max_parallelism: int = DEFAULT_MAX_PARALLELISM,
+        partitioner: Partitioner.ValueType = Partitioner.XXHASH64,
+    ) -> None:
         check_max_parallelism(max_parallelism)
         self.key_type = key_type
         self.max_parallelism = max_parallelism
+        self.partitioner = partitioner
         self.codec = KeyCodec(key_type)
-        if key_type.kind == Kind.STRING:
+        if partitioner == Partitioner.SPARK_HASH:
+            wire_key = _spark_wire_key(self.codec, max_parallelism)
+            self.wire_keys = lambda values: list(map(wire_key, values))
+        elif partitioner != Partitioner.XXHASH64:
+            raise InvalidRequestError(
+                f"unknown partitioner {partitioner}: use a newer client or server",
+                reason=Reason.UNSUPPORTED,
+            )
+        elif key_type.kind == Kind.STRING and not key_type.nullable:
             wire_key = _string_wire_key(self.codec, max_parallelism)
             self.wire_keys = _string_wire_keys(wire_key, max_parallelism)
         else:
@@ -73,7 +101,7 @@ class KeyGroups:
         return value
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (KeyGroups, (self.key_type, self.max_parallelism))
+        return (KeyGroups, (self.key_type, self.max_parallelism, self.partitioner))
 
 
 def check_max_parallelism(max_parallelism: int) -> None:
@@ -118,6 +146,22 @@ def _wire_key(codec: KeyCodec, max_parallelism: int) -> Callable[[Any], bytes]:
         hashed = hash_key(value, SEED)
         if hashed >= _SIGN:
             hashed -= _RANGE
+        return prefixes[hashed % max_parallelism] + key
+
+    return wire_key
+
+
+def _spark_wire_key(codec: KeyCodec, max_parallelism: int) -> Callable[[Any], bytes]:
+    """Same as `_wire_key` with Spark's Murmur3 hash."""
+    encode = codec.encode
+    hash_key = spark_hasher(codec.type_info)
+    prefixes = _prefixes(max_parallelism)
+
+    def wire_key(value: Any) -> bytes:
+        key = encode(value)
+        hashed = hash_key(value, SEED)
+        if hashed >= _SPARK_SIGN:
+            hashed -= _SPARK_RANGE
         return prefixes[hashed % max_parallelism] + key
 
     return wire_key

@@ -35,9 +35,17 @@ _NEGATIVE_ZERO = _FLOAT(-0.0)
 
 
 def hasher(info: TypeInfo) -> Hash:
-    """The hash function of a key type, for keys that its KeyCodec has accepted."""
-    if info.kind in (Kind.ROW, Kind.TUPLE):
-        return _chained(info)
+    """The hash function of a key type, for keys that its KeyCodec has accepted.
+
+    A null has the seed as its hash.
+    """
+    hash_value = _chained(info) if info.kind in (Kind.ROW, Kind.TUPLE) else _hash_of_bytes(info)
+    if not info.nullable:
+        return hash_value
+    return lambda value, seed: seed if value is None else hash_value(value, seed)
+
+
+def _hash_of_bytes(info: TypeInfo) -> Hash:
     form = _byte_form(info)
 
     def hash_key(value: Any, seed: int) -> int:

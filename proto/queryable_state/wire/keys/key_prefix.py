@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire.errors import InvalidRequestError, KeyTypeError, Reason
@@ -31,6 +32,8 @@ def key_prefix(value: Any, key_type: TypeInfo) -> bytes:
     beginning of the type, InvalidRequestError (UNSUPPORTED) for other types.
     """
     if key_type.kind in (Kind.STRING, Kind.BINARY):
+        if value is None:
+            raise KeyTypeError(f"a prefix of a {key_type} key cannot be null: null begins no key")
         return KeyCodec(key_type).encode(value)[:-_END_BYTES]
     _check_has_prefixes(key_type)
     if not isinstance(value, (tuple, list, Mapping)):
@@ -75,4 +78,4 @@ def _first_fields(value: Sized, key_type: TypeInfo) -> TypeInfo | None:
             f"a prefix of a {key_type} key has at most {len(key_type.fields)} fields, "
             f"not {len(value)}"
         )
-    return TypeInfo(key_type.kind, fields=key_type.fields[: len(value)]) if value else None
+    return replace(key_type, fields=key_type.fields[: len(value)]) if value else None

@@ -5,7 +5,7 @@ A `TypeInfo` crosses the wire as `queryable_state.v1.TypeInfo`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from queryable_state.v1 import types_pb2
@@ -13,7 +13,15 @@ from queryable_state.wire.errors import InvalidRequestError, Reason
 from queryable_state.wire.schema.kinds import PYFLINK_NAMES, SIMPLE_NAMES, Kind
 from queryable_state.wire.schema.type_variables import T_co
 
-__all__ = ["MAX_DEPTH", "Field", "Kind", "SerializerFormat", "TypeInfo", "given"]
+__all__ = [
+    "MAX_DEPTH",
+    "Field",
+    "Kind",
+    "SerializerFormat",
+    "TypeInfo",
+    "given",
+    "without_nullable",
+]
 
 if TYPE_CHECKING:
     from queryable_state.wire.schema.type_serializer import TypeSerializer
@@ -71,6 +79,8 @@ class TypeInfo(Generic[T_co]):
     """LIST: the type of the elements; MAP: the type of the values."""
     serializer_format: SerializerFormat | None = None
     """CUSTOM: the format of the bytes."""
+    nullable: bool = False
+    """In the type of a key: nulls are keys, too. Any part of a value may be null without it."""
     serializer: TypeSerializer[Any] | None = field(default=None, compare=False, repr=False)
     """CUSTOM: the serializer in the program that declared the type; None: values stay bytes. It is
     not part of the type and never leaves its program."""
@@ -185,6 +195,7 @@ class TypeInfo(Generic[T_co]):
             serializer=None
             if self.serializer_format is None
             else self.serializer_format.to_proto(),
+            nullable=self.nullable,
         )
 
     @staticmethod
@@ -207,7 +218,14 @@ class TypeInfo(Generic[T_co]):
             serializer_format=SerializerFormat.from_proto(proto.serializer)
             if proto.HasField("serializer")
             else None,
+            nullable=proto.nullable,
         )
+
+
+def without_nullable(info: TypeInfo) -> TypeInfo:
+    """The type of a key without the nulls that it may be or contain."""
+    fields = tuple(Field(each.name, without_nullable(each.type)) for each in info.fields)
+    return replace(info, fields=fields, nullable=False)
 
 
 def given(info: TypeInfo | None) -> TypeInfo:

@@ -28,8 +28,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "directory), or one checkpoint (its chk-<n> folder) or savepoint. Key counts are estimates "
         "of the backend; each entry of a map and each chunk of a list counts. For a state root it "
         "also verifies that the job can continue from it: manifests, changelogs and registrations "
-        "after the newest checkpoint. Exit code 1: something is damaged or missing; 2: nothing "
-        "could be listed.",
+        "after the newest checkpoint. Of the checkpoint location of a plain Structured Streaming "
+        "query it lists the states that `queryable-state serve --spark-checkpoint` serves. Exit "
+        "code 1: something is damaged or missing; 2: nothing could be listed.",
     )
     parser.add_argument("uri", metavar="URI", help="folder: a path, file:///..., s3://...")
     parser.add_argument(
@@ -45,9 +46,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _run(options: argparse.Namespace) -> int:
     from queryable_state.server.checkpoint.completed import find
     from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
+    from queryable_state.server.cli.spark_checkpoints import is_spark_checkpoint
 
     uri = whole_uri(options.uri)
     storage = storage_of(uri, storage_options(options))
+    if is_spark_checkpoint(uri, storage):
+        return _of_spark(uri, storage, options)
     report = _report(
         uri,
         find(uri, storage),
@@ -65,6 +69,18 @@ def _run(options: argparse.Namespace) -> int:
         each for each in report["checkpoints"] if not each["intact"] and not each.get("begun")
     ]
     return _NOT_INTACT if broken or report.get("problems") else 0
+
+
+def _of_spark(uri: str, storage: CheckpointStorage, options: argparse.Namespace) -> int:
+    from queryable_state.server.cli.spark_checkpoints import spark_report, spark_text
+
+    report = spark_report(uri, storage, verify=options.verify)
+    if options.json:
+        json.dump(report, sys.stdout, indent=2)
+        print()
+    else:
+        print(spark_text(report))
+    return _NOT_INTACT if report["problems"] else 0
 
 
 def _report(

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from queryable_state.cli.progress import ProgressBar
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import argparse
 
     from queryable_state.server.checkpoint_server.server import CheckpointServer
+    from queryable_state.server.native_state.server.native_server import NativeServer
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 
@@ -34,10 +36,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Adds the command's arguments."""
     parser = commands.add_parser(
         "serve",
-        help="answer queries from a checkpoint or savepoint",
-        description="Answers the queries of every client from a completed checkpoint or savepoint "
-        "of a job that does not run. Each answer names the checkpoint; values expire as of its "
-        "batch. The command loads all state first and does not read the files while it serves. "
+        help="answer queries from a checkpoint: ours, or of any Structured Streaming query",
+        description="With --checkpoint: answers the queries of every client from a completed "
+        "checkpoint or savepoint of a job that does not run. Each answer names the checkpoint; "
+        "values expire as of its batch. The command loads all state first and does not read the "
+        "files while it serves. With --spark-checkpoint: answers from the state that Spark keeps "
+        "itself, of a query that knows nothing of this package, running or not; --follow serves "
+        "each batch once it is committed. "
         "`queryable-state config serve` shows the settings and where each comes from.",
     )
     add_settings(parser, CheckpointServerSettings)
@@ -51,37 +56,47 @@ def checked_serve(settings: CheckpointServerSettings) -> CheckpointServerSetting
     without reading the checkpoint.
     """
     check_start(settings, "checkpoint server port")
+    if settings.spark_checkpoint:
+        return dataclasses.replace(settings, spark_checkpoint=whole_uri(settings.spark_checkpoint))
     return dataclasses.replace(settings, checkpoint=whole_uri(settings.checkpoint))
 
 
 def _run(options: argparse.Namespace) -> int:
     tune()
-    return _serve(checked_serve(process_settings(CheckpointServerSettings, "serve", options)))
+    settings = checked_serve(process_settings(CheckpointServerSettings, "serve", options))
+    return run_until_stopped("checkpoint server", partial(_serve, settings), settings=settings)
 
 
-def _serve(settings: CheckpointServerSettings) -> int:
+async def _serve(
+    settings: CheckpointServerSettings, shutdown: GracefulShutdown, watchdog: LoopWatchdog
+) -> None:
+    from queryable_state.server.state_server.base.parent_process import stopping_with
+
+    async with stopping_with(settings.stop_with_pid, shutdown):
+        serve = _serve_spark if settings.spark_checkpoint else _serve_ours
+        await serve(settings, shutdown, watchdog)
+
+
+async def _serve_ours(
+    settings: CheckpointServerSettings, shutdown: GracefulShutdown, watchdog: LoopWatchdog
+) -> None:
     from queryable_state.server.checkpoint_server.server import CheckpointServer
 
-    async def serve(shutdown: GracefulShutdown, _watchdog: LoopWatchdog) -> None:
-        server = CheckpointServer(settings, shutdown=shutdown)
-        showing = asyncio.create_task(_show(server))
-        try:
-            await server.__aenter__()
-        finally:
-            showing.cancel()
-            await asyncio.wait([showing])
-        async with contextlib.aclosing(server):
-            metadata = server.completed.metadata
-            # On stdout for scripts; the log has it too.
-            print(
-                f"{server.completed.uri} (job {metadata.job_name}, {metadata.job_id.hex()}, batch "
-                f"{metadata.version}) at {server.address}",
-                flush=True,
-            )
-            tune_after_start()
-            await server.wait_stopped()
-
-    return run_until_stopped("checkpoint server", serve, settings=settings)
+    server = CheckpointServer(settings, shutdown=shutdown, watchdog=watchdog)
+    showing = asyncio.create_task(_show(server))
+    try:
+        await server.__aenter__()
+    finally:
+        showing.cancel()
+        await asyncio.wait([showing])
+    async with contextlib.aclosing(server):
+        metadata = server.completed.metadata
+        _print_served(
+            f"{server.completed.uri} (job {metadata.job_name}, {metadata.job_id.hex()}, batch "
+            f"{metadata.version})",
+            server,
+        )
+        await server.wait_stopped()
 
 
 async def _show(server: CheckpointServer) -> None:
@@ -104,3 +119,26 @@ async def _show(server: CheckpointServer) -> None:
                     bytes_text(total),
                     told_s - begun_s,
                 )
+
+
+async def _serve_spark(
+    settings: CheckpointServerSettings, shutdown: GracefulShutdown, watchdog: LoopWatchdog
+) -> None:
+    from queryable_state.server.native_state.server.native_server import NativeServer
+
+    async with NativeServer(settings, shutdown=shutdown, watchdog=watchdog) as server:
+        served = server.served
+        _print_served(
+            f"{served.uri} (query {server.name}, {served.query_id.hex()}, batch "
+            f"{served.facts.batch}, states {', '.join(sorted(served.states.registrations))})",
+            server,
+        )
+        await server.wait_stopped()
+
+
+def _print_served(what: str, server: CheckpointServer | NativeServer) -> None:
+    # On stdout for scripts; the log has it too.
+    print(f"{what} at {server.address}", flush=True)
+    if server.web_address:
+        print(f"web at {server.web_address}", flush=True)
+    tune_after_start()

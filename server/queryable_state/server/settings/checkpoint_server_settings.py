@@ -8,23 +8,62 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.server.config.backends import BACKENDS
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.log_settings import LogLevel
-from queryable_state.server.config.setting import setting
+from queryable_state.server.config.setting import HOUR_MS, setting
+from queryable_state.server.config.settings_group import SettingsGroup
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import PublicListenSettings
 from queryable_state.server.serving.serving_settings import ServingSettings
+from queryable_state.server.settings.web_settings import WebSettings
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointServerSettings(PublicListenSettings, ServingSettings, LogLevel):
+class SparkCheckpointSettings(SettingsGroup):
+    """How the state of a Spark query that knows nothing of this package is served."""
+
+    spark_checkpoint: str = ""
+    """URI of the checkpoint location of a Structured Streaming query (a path, file:///...,
+    s3://...), whose state Spark keeps itself, to serve instead of `checkpoint`."""
+
+    follow: bool = False
+    """True: each batch that the query commits is served within a fraction of a second; False: the
+    newest batch at the start."""
+
+    poll_interval_ms: int = setting(0, least=0, most=HOUR_MS)
+    """Time between two looks for the next commit; 0: 20 ms on disks, 500 ms on object stores."""
+
+    lazy: bool = False
+    """True: a partition of the state is loaded when it is first asked for, by a query that waits
+    for it; False: all are loaded at the start."""
+
+    name: str = ""
+    """Name of the query for clients; empty: that of the checkpoint's folder."""
+
+    servers: tuple[str, ...] = ()
+    """HOST:PORT of all servers that share the partitions of the query, this one included; each is
+    started with the same list. Empty: this server has all partitions."""
+
+    stop_with_pid: int = setting(0, least=0, most=2**31 - 1)
+    """The process, of this machine, with which the server ends; 0: none."""
+
+    kept_batches: int = setting(16, least=0, most=10_000)
+    """Batches before the newest one that queries can read (`at_version`), as far as their changes
+    are there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointServerSettings(
+    SparkCheckpointSettings, PublicListenSettings, WebSettings, ServingSettings, LogLevel
+):
     """Settings of a process that serves one checkpoint or savepoint."""
 
-    checkpoint: str
+    checkpoint: str = ""
     """URI of a checkpoint's or savepoint's folder (a path, file:///..., s3://...); of a state root
-    for its newest intact checkpoint."""
+    for its newest intact checkpoint. Either this or `spark_checkpoint` is given."""
 
     storage_options: Mapping[str, Any] = setting(default_factory=dict, secret=True)
     """Options of the file system of fsspec, as a JSON object: `{"endpoint_url":
@@ -32,7 +71,8 @@ class CheckpointServerSettings(PublicListenSettings, ServingSettings, LogLevel):
     tools take them."""
 
     backend: str = setting("", choices=("", *BACKENDS))
-    """Backend of the loaded state: `heap` or `rocksdb`; empty: that of the job."""
+    """Backend of the loaded state: `heap` or `rocksdb`; empty: that of the job. Of a Spark query
+    only for state of the HDFS-backed provider, default `heap`."""
 
     directory: str = ""
     """Folder in which the loaded state gets a folder of its own; empty: the system's temporary
@@ -45,3 +85,17 @@ class CheckpointServerSettings(PublicListenSettings, ServingSettings, LogLevel):
 
     transfer_threads: int = setting(4, least=1, most=256)
     """Threads that download files, and threads that fill stores."""
+
+    def check_relations(self) -> None:
+        super().check_relations()
+        if not self.checkpoint and not self.spark_checkpoint:
+            raise InvalidRequestError(
+                "neither checkpoint nor spark_checkpoint is set: give --checkpoint, set "
+                "QUERYABLE_STATE_CHECKPOINT or write checkpoint into the file, for a checkpoint of "
+                "this package; or the same with spark_checkpoint, for that of any streaming query"
+            )
+        self.require(
+            not (self.checkpoint and self.spark_checkpoint),
+            ("checkpoint", "spark_checkpoint"),
+            "only one of them can be served: set one",
+        )

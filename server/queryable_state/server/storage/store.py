@@ -60,10 +60,14 @@ class StateView(ABC):
         """Records whose key starts with `prefix`, in key order, at most `limit` (0: all)."""
 
     @abstractmethod
-    def scan(self, state_id: int, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """Records with start <= key < end (None: to the last), in key order.
+    def scan(
+        self, state_id: int, start: bytes, end: bytes | None, after: bytes = b""
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Records with start <= key < end (None: to the last), in the order of the store.
 
-        Reads ahead in chunks; compaction may run between two steps.
+        That is key order, unless Spark wrote the records; those of a wire key and namespace are
+        always together. `after`: only records behind those that begin with this wire key, or wire
+        key and namespace. Reads ahead in chunks; compaction may run between two steps.
         """
 
     @abstractmethod

@@ -45,6 +45,8 @@ class FsspecStorage(CheckpointStorage):
         self._files = file_system
         self._atomic = scheme in _ATOMIC
         self._scheme = scheme
+        # s3fs asks for the size first, to read large files in parallel: two requests for each.
+        self._read_options = {"max_concurrency": 1} if scheme == "s3" else {}
 
     @classmethod
     def of(cls, uri: str, options: Mapping[str, Any]) -> FsspecStorage:
@@ -72,7 +74,7 @@ class FsspecStorage(CheckpointStorage):
 
     def read(self, path: str) -> bytes:
         with translating(path, "read"):
-            return bytes(self._files.cat_file(_fsspec_uri(path)))
+            return bytes(self._files.cat_file(_fsspec_uri(path), **self._read_options))
 
     def write(self, path: str, data: bytes) -> None:
         with translating(path, "write"):
@@ -111,6 +113,10 @@ class FsspecStorage(CheckpointStorage):
             if found["type"] != "file":
                 raise FileNotFoundError(errno.ENOENT, "it is a folder", path)
             return int(found["size"])
+
+    def modified_ms(self, path: str) -> int:
+        with translating(path, "get the time of"):
+            return int(self._files.modified(_fsspec_uri(path)).timestamp() * 1000)
 
     def list(self, folder: str) -> list[str]:
         with translating(folder, "list"):

@@ -111,6 +111,10 @@ class LocalStorage(CheckpointStorage):
                 raise FileNotFoundError(errno.ENOENT, "it is a folder", path)
             return target.stat().st_size
 
+    def modified_ms(self, path: str) -> int:
+        with translating(path, "get the time of"):
+            return local_path(path).stat().st_mtime_ns // 1_000_000
+
     def list(self, folder: str) -> list[str]:
         with translating(folder, "list"):
             try:

@@ -12,6 +12,7 @@ from queryable_state.server.checkpoint.file_systems.storage import (
     MissingFileError,
 )
 from queryable_state.server.checkpoint.file_systems.storage_errors import translating
+from queryable_state.wire.errors import CheckpointError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +81,9 @@ class ObjectStorage(CheckpointStorage):
             if each == path:
                 return size_bytes
         raise MissingFileError(f"cannot get the size of {path}: the driver has no such file")
+
+    def modified_ms(self, path: str) -> int:
+        raise CheckpointError(f"cannot get the time of {path}: the driver keeps none")
 
     def list(self, folder: str) -> list[str]:
         return sorted({entry.path.partition("/")[0] for entry in self.walk(folder)})

@@ -95,6 +95,10 @@ class CheckpointStorage(ABC):
         """Bytes of a file; raises MissingFileError if it does not exist."""
 
     @abstractmethod
+    def modified_ms(self, path: str) -> int:
+        """When a file was last written, in epoch milliseconds; raises MissingFileError."""
+
+    @abstractmethod
     def list(self, folder: str) -> list[str]:
         """Sorted names of the files and folders in a folder; empty if it does not exist."""
 

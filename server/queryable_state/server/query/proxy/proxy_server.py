@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import uuid
 from typing import TYPE_CHECKING, Self
@@ -35,7 +34,6 @@ from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
-    from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.settings.proxy_settings import ProxySettings
 
 
@@ -161,8 +159,20 @@ class ProxyServer:
                 self.metrics_address = join_address(settings.host, metrics_port)
             await server.start()
             if settings.web != "off":
-                self.web_address = await self._start_web(
-                    stack, server, coordinator, gate, budgets, tls, advertised
+                # aiohttp takes a tenth of a second to import.
+                from queryable_state.server.web.web_port import start_web_port
+
+                self.web_address = await start_web_port(
+                    stack,
+                    server,
+                    coordinator,
+                    self.metrics,
+                    settings,
+                    self.shutdown,
+                    gate=gate,
+                    budgets=budgets,
+                    tls=tls,
+                    advertised=advertised,
                 )
             server.set_serving(found)
             for background in (
@@ -174,45 +184,6 @@ class ProxyServer:
                 stack.callback(task.cancel)
             self._stack = stack.pop_all()
         return self
-
-    async def _start_web(
-        self,
-        stack: contextlib.AsyncExitStack,
-        server: QueryServer,
-        coordinator: FollowedCoordinator,
-        gate: Gate | None,
-        budgets: ClientBudgets,
-        tls: ServerTls | None,
-        advertised: Advertised,
-    ) -> str:
-        """Starts the web port, which asks the service of `server`; returns its URL."""
-        # aiohttp takes a tenth of a second to import.
-        from queryable_state.server.web.api.job_control import JobControl
-        from queryable_state.server.web.in_process_service import InProcessService
-        from queryable_state.server.web.scrapes import Scrapes
-        from queryable_state.server.web.web_server import WebServer
-
-        settings = self.settings
-        service = InProcessService(
-            server.service, gate, default_deadline_ms=settings.default_deadline_ms
-        )
-        web = WebServer(
-            service,
-            JobControl(coordinator, gate),
-            Scrapes(self.metrics, gate),
-            settings,
-            limits=settings.limits,
-            budgets=budgets,
-            tls=tls,
-            insecure=settings.access.insecure,
-            is_serving=lambda: server.is_serving,
-        )
-        stack.push_async_callback(web.aclose, self.shutdown, settings.drain_timeout_s)
-        # The advertised port is that of the gRPC port.
-        web.bind(settings.host, dataclasses.replace(advertised, port=0))
-        await web.start()
-        _log.info("REST and the page are at %s", web.address)
-        return web.address
 
     async def _find(self, coordinator: FollowedCoordinator) -> bool:
         """True if the coordinator answers; without it only a proxy that waits for one starts."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 
 
 def start_ticks(pid: int) -> int:
@@ -53,3 +60,24 @@ class ParentProcess:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+
+@asynccontextmanager
+async def stopping_with(pid: int, shutdown: GracefulShutdown) -> AsyncIterator[None]:
+    """Stops this process once the process `pid` has ended, while the block lasts; 0: never."""
+    if not pid:
+        yield
+        return
+    parent = ParentProcess(pid)
+    watching = asyncio.create_task(_stop_after(parent, shutdown))
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
+        parent.close()
+
+
+async def _stop_after(parent: ParentProcess, shutdown: GracefulShutdown) -> None:
+    await parent.wait()
+    shutdown.stop()

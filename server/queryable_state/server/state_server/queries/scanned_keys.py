@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.server.state_server.queries.key_reads import MANY_RECORDS
-from queryable_state.server.storage.key_order import prefix_end
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import CorruptDataError, LimitExceededError
 from queryable_state.wire.keys.key_codec import KeyCodec
@@ -32,11 +31,13 @@ _RANGE_RECORDS = 16
 
 
 class RecordRange(NamedTuple):
-    """Consecutive records of one store: start <= store key < end."""
+    """Records of one store: start <= store key < end, in the order of the store."""
 
     slot: int
     start: bytes
     end: bytes
+    after: bytes = b""
+    """Only the records behind those of this wire key or window; empty: from the first one."""
 
 
 class Page(NamedTuple):
@@ -69,11 +70,9 @@ def record_ranges(query: ScanQuery, slots: Sequence[int]) -> Iterator[RecordRang
             first = group.to_bytes(2, "big")
             start = first + query.start
             end = (upto + 1).to_bytes(2, "big") if query.end is None else first + query.end
-            if query.after[:2] == first:
-                # Encoded keys are prefix-free, so this is the first record of the next key.
-                start = max(start, prefix_end(query.after) or end)
+            after = query.after if query.after[:2] == first else b""
             if start < end:
-                yield RecordRange(slots[group], start, end)
+                yield RecordRange(slots[group], start, end, after)
             group = upto + 1
 
 
@@ -219,7 +218,7 @@ class ScannedKeys:
             self._looked_at += _RANGE_RECORDS
             view = self._views[each.slot]
             assert view is not None
-            yield view.scan(self._query.state_id, each.start, each.end)
+            yield view.scan(self._query.state_id, each.start, each.end, each.after)
 
 
 def _window(namespace: bytes) -> query_pb2.TimeWindow:

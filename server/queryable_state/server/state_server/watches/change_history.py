@@ -68,6 +68,11 @@ class ChangeHistory:
             self.since = dropped.batch_id
         return changes
 
+    def lost(self, batch_id: int) -> None:
+        """Forgets everything up to a batch whose changes are unknown."""
+        self._batches.clear()
+        self._bytes, self.since = 0, batch_id
+
     def remember(
         self, changes: BatchChanges, state_id: int, old: Mapping[bytes, bytes | None]
     ) -> None:

@@ -75,6 +75,11 @@ class JobWatches:
     def __bool__(self) -> bool:
         return bool(self._by_state)
 
+    @property
+    def state_ids(self) -> frozenset[int]:
+        """The states that are watched."""
+        return frozenset(self._by_state)
+
     def add(self, watch: OpenWatch, committed_version: int) -> None:
         """Wakes a watch from now on."""
         # Newer than the last call of `committed` if there were no watches since.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.storage.key_order import key_after
+from queryable_state.server.storage.key_order import key_after, prefix_end
 from queryable_state.server.storage.layered import layer_stack, timer_reads
 from queryable_state.server.storage.refusals import no_time_index, unknown_state
 from queryable_state.server.storage.store import StateView
@@ -69,8 +69,11 @@ class StackView(StateView):
             layers, source = self._resolve(state_id)
             return layer_stack.prefix(layers, source, prefix, limit)
 
-    def scan(self, state_id: int, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        place: bytes | None = start
+    def scan(
+        self, state_id: int, start: bytes, end: bytes | None, after: bytes = b""
+    ) -> Iterator[tuple[bytes, bytes]]:
+        # Encoded keys are prefix-free, so this is the first record behind those of `after`.
+        place: bytes | None = max(start, prefix_end(after) or after) if after else start
         while place is not None:
             records, place = self._chunk(state_id, place, end)
             yield from records

@@ -30,6 +30,16 @@ def database_options(settings: RocksDBSettings, *, new: bool = True) -> Options:
 
     A `new` database must not exist and is created; any other one must exist.
     """
+    options = Options(raw_mode=True)
+    options.create_if_missing(new)
+    options.set_error_if_exists(new)
+    configure(options, settings)
+    options.set_compression_type(DBCompressionType.lz4())
+    return options
+
+
+def configure(options: Options, settings: RocksDBSettings) -> None:
+    """Sets sizes, cache, tables and logs in options that may come from another system's files."""
     table = BlockBasedOptions()
     table.set_block_cache(_block_cache(settings.block_cache_bytes))
     table.set_block_size(settings.block_bytes)
@@ -43,11 +53,7 @@ def database_options(settings: RocksDBSettings, *, new: bool = True) -> Options:
     table.set_metadata_block_size(_METADATA_BLOCK_BYTES)
     table.set_pin_top_level_index_and_filter(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
-    options = Options(raw_mode=True)
-    options.create_if_missing(new)
-    options.set_error_if_exists(new)
     options.set_block_based_table_factory(table)
-    options.set_compression_type(DBCompressionType.lz4())
     options.set_write_buffer_size(settings.write_buffer_bytes)
     options.set_max_write_buffer_number(settings.write_buffers)
     options.set_min_write_buffer_number_to_merge(settings.write_buffers_to_merge)
@@ -62,7 +68,6 @@ def database_options(settings: RocksDBSettings, *, new: bool = True) -> Options:
     options.set_memtable_prefix_bloom_ratio(_MEMTABLE_BLOOM_RATIO)
     options.set_keep_log_file_num(_KEPT_LOG_FILES)
     options.set_stats_dump_period_sec(0)
-    return options
 
 
 def write_options() -> WriteOptions:

@@ -1,0 +1,105 @@
+"""The states of all stateful operators of a query."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from queryable_state.server.native_state.operators import operator_names as spark
+from queryable_state.server.native_state.operators.aggregation import aggregation
+from queryable_state.server.native_state.operators.deduplication import (
+    deduplication,
+    deduplication_within_watermark,
+)
+from queryable_state.server.native_state.operators.groups_with_state import groups_with_state
+from queryable_state.server.native_state.operators.joins import stream_join
+from queryable_state.server.native_state.operators.limit import limit
+from queryable_state.server.native_state.operators.session_windows import session_windows
+from queryable_state.server.native_state.operators.transform_with_state import (
+    transform_with_state,
+)
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from queryable_state.server.native_state.operators.operator_tables import OperatorTables
+    from queryable_state.server.native_state.operators.state_layout import (
+        StateDefinition,
+        StateLayout,
+    )
+
+_OPERATORS: Mapping[str, Callable[[OperatorTables], list[StateLayout]]] = {
+    spark.AGGREGATION: aggregation,
+    "StatefulStreamlineAggregate": aggregation,
+    spark.SESSIONS: session_windows,
+    spark.DEDUPLICATION: deduplication,
+    spark.DEDUPLICATION_WITHIN_WATERMARK: deduplication_within_watermark,
+    spark.JOIN: stream_join,
+    spark.GROUPS: groups_with_state,
+    spark.GROUPS_IN_PANDAS: groups_with_state,
+    "transformWithStateExec": transform_with_state,
+    "transformWithStateInPandasExec": transform_with_state,
+    "transformWithStateInPySparkExec": transform_with_state,
+    spark.LIMIT: limit,
+}
+"""By Spark's name in the operator's metadata."""
+
+
+class FoundStates(NamedTuple):
+    """The states of a query."""
+
+    layouts: list[StateLayout]
+    """Each with a queryable name that is unique in the query."""
+    refusals: list[QueryableStateError]
+    """One for each operator, or state variable, that this version cannot read."""
+
+
+def states_of(operators: Iterable[OperatorTables]) -> FoundStates:
+    """The states of a query's operators.
+
+    An operator that this version cannot read does not hide the others. Raises `CorruptDataError`
+    if the checkpoint contradicts itself.
+    """
+    found = FoundStates([], [])
+    for operator in operators:
+        try:
+            found.layouts.extend(operator_states(operator))
+        except InvalidRequestError as problem:
+            if problem.reason != Reason.UNSUPPORTED:
+                raise
+            found.refusals.append(problem)
+    names = queryable_names([layout.definition for layout in found.layouts])
+    for layout, name in zip(found.layouts, names, strict=True):
+        layout.definition = replace(layout.definition, queryable_name=name)
+    return found
+
+
+def operator_states(operator: OperatorTables) -> list[StateLayout]:
+    """The states of one operator; raises UNSUPPORTED if this version cannot read it."""
+    states = _OPERATORS.get(operator.name)
+    if states is None:
+        raise operator.unsupported(
+            f"an unknown operator name, known are {', '.join(sorted(_OPERATORS))}"
+        )
+    return states(operator)
+
+
+def queryable_names(states: list[StateDefinition]) -> list[str]:
+    """Names that are unique in a query, aligned with its states.
+
+    A state has its own name, or that of its operator; where these are not unique, the operator's
+    number is added, and for states with names its name.
+    """
+    short = [state.name or state.operator for state in states]
+    uses = Counter(short)
+    return [
+        name if uses[name] == 1 else _long_name(state)
+        for state, name in zip(states, short, strict=True)
+    ]
+
+
+def _long_name(state: StateDefinition) -> str:
+    operator = f"{state.operator}_{state.operator_id}"
+    return f"{operator}.{state.name}" if state.name else operator

@@ -1,0 +1,82 @@
+"""Commit of one batch in all loaded partitions of a query."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from queryable_state.server.native_state.store.changes import described
+from queryable_state.server.storage.overlay import Overlay
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from queryable_state.server.native_state.server.batch_facts import BatchFacts
+    from queryable_state.server.native_state.server.served_partition import ServedPartition
+    from queryable_state.server.native_state.store.native_store import NativeStore
+    from queryable_state.server.state_server.base.thread_pool import ThreadPool
+    from queryable_state.server.state_server.stores.job_stores import JobStores
+    from queryable_state.server.storage.store import StateStore
+
+# Larger batches are described for watched states only: it costs a read of each changed key.
+_DESCRIBED_RECORDS = 512
+
+
+async def commit_batch(
+    job: JobStores,
+    facts: BatchFacts,
+    partitions: Sequence[ServedPartition],
+    prepared: Sequence[Overlay | StateStore],
+    threads: ThreadPool,
+) -> None:
+    """Makes a batch visible in all partitions in one turn of the loop.
+
+    `prepared` has the raw changes of each partition, or a store of its raw records. If it fails,
+    every partition is as before, and the stores of `prepared` are left to `take_retired`.
+    """
+    try:
+        for each, found in zip(partitions, prepared, strict=True):
+            if isinstance(found, Overlay):
+                each.store.seal(facts.batch, found, (0, facts.batch))
+            else:
+                each.store.replace(facts.batch, found)
+        undescribed = await _describe(job, partitions, prepared, threads)
+    except BaseException:
+        for each in partitions:
+            each.store.discard_staged()
+        raise
+    job.commit(facts.batch, facts.commit_time_ms, facts.watermark_ms)
+    for each in undescribed:
+        assert each.subtask is not None
+        each.subtask.history.lost(facts.batch)
+        for state_id in each.operator.registrations:
+            job.records[state_id].clear()
+
+
+async def _describe(
+    job: JobStores,
+    partitions: Sequence[ServedPartition],
+    prepared: Sequence[Overlay | StateStore],
+    threads: ThreadPool,
+) -> list[ServedPartition]:
+    """Describes the changes of small batches and of watched states; returns the others."""
+    watched = job.watches.state_ids
+    undescribed: list[ServedPartition] = []
+    describing: list[Awaitable[None]] = []
+    for each, found in zip(partitions, prepared, strict=True):
+        if not isinstance(found, Overlay):
+            undescribed.append(each)
+        elif not found.record_count:
+            continue
+        elif found.record_count > _DESCRIBED_RECORDS and watched.isdisjoint(
+            each.operator.registrations
+        ):
+            undescribed.append(each)
+        else:
+            describing.append(threads.run(_described, each.store, found))
+    await asyncio.gather(*describing)
+    return undescribed
+
+
+def _described(store: NativeStore, changes: Overlay) -> None:
+    store.describe(described(store, changes, store.layouts))

@@ -1,0 +1,55 @@
+"""What the logs of a Spark checkpoint say of one committed batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from queryable_state.server.native_state.files.checkpoint_logs import CommitEntry
+    from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
+    from queryable_state.server.native_state.server.served_partition import ServedPartition
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFacts:
+    """A committed batch."""
+
+    batch: int
+
+    commit_time_ms: int
+    """When Spark wrote the commit, by the file system's clock."""
+
+    watermark_ms: int
+    """The event-time watermark of the batch; 0: none."""
+
+    timestamp_ms: int
+    """Spark's timestamp of the batch, by which its values expire."""
+
+    conf: Mapping[str, str]
+    """The settings that Spark recorded with the batch."""
+
+    entry: CommitEntry
+
+    @classmethod
+    def of(cls, checkpoint: QueryCheckpoint, batch: int) -> BatchFacts:
+        """Reads the logs; raises as `QueryCheckpoint.commit`. Blocking."""
+        entry, offsets = checkpoint.commit(batch), checkpoint.offsets(batch)
+        return cls(
+            batch,
+            checkpoint.commit_time_ms(batch),
+            offsets.watermark_ms,
+            offsets.timestamp_ms,
+            offsets.conf,
+            entry,
+        )
+
+    def ids(self, partition: ServedPartition) -> list[str | None]:
+        """The unique id of each source of a partition in this batch; None in format v1."""
+        operator = partition.operator
+        return [
+            self.entry.unique_id(operator.operator_id, partition.index, source)
+            for source in range(operator.sources)
+        ]

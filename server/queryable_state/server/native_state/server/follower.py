@@ -1,0 +1,210 @@
+"""Follows the commits of a running Spark query."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.status.finding import ERROR, WARNING, finding
+from queryable_state.server.native_state.server.batch_facts import BatchFacts
+from queryable_state.wire.errors import (
+    CheckpointError,
+    QueryableStateError,
+    RetryLaterError,
+    VersionGoneError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
+    from queryable_state.server.native_state.server.query_states import QueryStates
+    from queryable_state.server.native_state.server.served_query import ServedQuery
+    from queryable_state.server.state_server.base.thread_pool import ThreadPool
+    from queryable_state.v1 import status_pb2
+
+_log = logging.getLogger(__name__)
+
+# Between two looks at what changes rarely: the query's id, and commits that were removed.
+_LOOK_S = 2.0
+# Between two attempts at a batch that cannot be read.
+_RETRY_S = 1.0
+# What Spark or its storage makes good by itself does so sooner.
+_PATIENCE_S = 10.0
+
+
+class Follower:
+    """Commits each batch in a `ServedQuery` once Spark has committed it.
+
+    `commits/N` is the truth: files of batches without it are not read. A batch that cannot be
+    read is tried again, and `findings` says why; queries meanwhile get the batch before.
+    """
+
+    def __init__(
+        self,
+        served: ServedQuery,
+        checkpoint: QueryCheckpoint,
+        threads: ThreadPool,
+        read_states: Callable[[BatchFacts], QueryStates],
+        fingerprint: Callable[[int], object],
+        *,
+        poll_s: float,
+    ) -> None:
+        """`read_states` and `fingerprint` block; two equal fingerprints mean equal states."""
+        self._served = served
+        self._checkpoint = checkpoint
+        self._threads = threads
+        self._read_states = read_states
+        self._fingerprint = fingerprint
+        self._known: object = None
+        self._poll_s = poll_s
+        self._looked_s = 0.0
+        self._failing_since_s = 0.0
+        self.lag_ms = 0
+        """From the commit of the newest batch until queries saw it."""
+        self.finding: status_pb2.Finding | None = None
+        """Why the newest batch is not served; None: it is."""
+
+    async def run(self) -> None:
+        """Follows until it is cancelled, or the checkpoint is another query's or gone."""
+        self._known = await self._threads.run(self._fingerprint, self._served.facts.batch)
+        while self._served.refusal is None:
+            try:
+                await self._next()
+            except QueryableStateError as problem:
+                self._failed(problem)
+                waits = isinstance(problem, RetryLaterError)
+                await asyncio.sleep(self._poll_s if waits else _RETRY_S)
+            except Exception:  # noqa: BLE001 - following goes on, as of the batch before
+                _log.exception("following %s failed; it is tried again", self._served.uri)
+                await asyncio.sleep(_RETRY_S)
+
+    async def _next(self) -> None:
+        """Commits the next batch, or waits for it."""
+        following = self._served.facts.batch + 1
+        if await self._threads.run(self._checkpoint.has_commit, following):
+            await self._commit(following)
+            return
+        if time.monotonic() - self._looked_s >= _LOOK_S:
+            await self._look()
+            self._looked_s = time.monotonic()
+        await asyncio.sleep(self._poll_s)
+
+    async def _commit(self, batch: int) -> None:
+        served, threads = self._served, self._threads
+        facts = await threads.run(BatchFacts.of, self._checkpoint, batch)
+        fingerprint = await threads.run(self._fingerprint, batch)
+        if fingerprint != self._known or await self._was_repeated():
+            await self._reload(facts, fingerprint)
+        else:
+            try:
+                await served.advance(facts)
+            except VersionGoneError:
+                await self._jump()
+                return
+        self._committed(facts)
+
+    async def _look(self) -> None:
+        """Checks what the next commit would not tell."""
+        served, checkpoint, threads = self._served, self._checkpoint, self._threads
+        try:
+            query_id = await threads.run(checkpoint.query_id)
+        except CheckpointError as problem:
+            served.refuse(
+                CheckpointError(
+                    f"{served.uri} was removed while it was served, so its state is unknown: start "
+                    f"the server again once the query has a checkpoint ({problem})"
+                )
+            )
+            self._report("CHECKPOINT_GONE", f"{served.uri} was removed", "Start the server again")
+            return
+        if query_id != served.query_id:
+            served.refuse(
+                CheckpointError(
+                    f"{served.uri} is now of the query {query_id.hex()}, not of "
+                    f"{served.query_id.hex()}, which was served: start the server again"
+                )
+            )
+            self._report(
+                "QUERY_CHANGED", f"{served.uri} is now of another query", "Start the server again"
+            )
+            return
+        newest = max(await threads.run(checkpoint.committed_batches), default=-1)
+        if newest > served.facts.batch + 1:
+            # Its commit may have been removed; the batches behind it were not.
+            if not await threads.run(checkpoint.has_commit, served.facts.batch + 1):
+                await self._jump()
+        elif newest < served.facts.batch:
+            self.finding = finding(
+                "COMMIT_REMOVED",
+                WARNING,
+                time.time_ns() // 1_000_000,
+                f"The commit of batch {served.facts.batch} was removed, the newest one is "
+                f"{newest}: the query will repeat the batch, and queries get its first result "
+                "until then",
+                "Start the query again, which repeats the batch.",
+            )
+        elif await self._was_repeated():
+            facts = await threads.run(BatchFacts.of, checkpoint, newest)
+            await self._reload(facts, await threads.run(self._fingerprint, newest))
+            self._committed(facts)
+
+    async def _was_repeated(self) -> bool:
+        """True if the served batch was committed once more, with maybe another result."""
+        facts = self._served.facts
+        try:
+            time_ms = await self._threads.run(self._checkpoint.commit_time_ms, facts.batch)
+        except (VersionGoneError, RetryLaterError):
+            return False
+        return time_ms != facts.commit_time_ms
+
+    async def _jump(self) -> None:
+        """Commits the newest batch, because the changes up to it are gone."""
+        threads = self._threads
+        newest = max(await threads.run(self._checkpoint.committed_batches))
+        _log.warning(
+            "%s: the files from batch %d on are gone; continuing at batch %d",
+            self._served.uri,
+            self._served.facts.batch + 1,
+            newest,
+        )
+        facts = await threads.run(BatchFacts.of, self._checkpoint, newest)
+        fingerprint = await threads.run(self._fingerprint, newest)
+        if fingerprint != self._known:
+            await self._reload(facts, fingerprint)
+        else:
+            await self._served.jump(facts)
+        self._committed(facts)
+
+    async def _reload(self, facts: BatchFacts, fingerprint: object) -> None:
+        states = await self._threads.run(self._read_states, facts)
+        await self._served.reload(states, facts)
+        self._known = fingerprint
+        _log.info("%s: loaded again as of batch %d", self._served.uri, facts.batch)
+
+    def _committed(self, facts: BatchFacts) -> None:
+        self.lag_ms = max(0, time.time_ns() // 1_000_000 - facts.commit_time_ms)
+        self.finding = None
+        self._failing_since_s = 0.0
+
+    def _failed(self, problem: QueryableStateError) -> None:
+        now_s = time.monotonic()
+        if not self._failing_since_s:
+            self._failing_since_s = now_s
+        if isinstance(problem, RetryLaterError) and now_s - self._failing_since_s < _PATIENCE_S:
+            return
+        if self.finding is None:
+            _log.error("%s: the next batch cannot be read: %s", self._served.uri, problem)
+        self._report(
+            "CHECKPOINT_DAMAGED",
+            f"The batch behind {self._served.facts.batch} cannot be read, queries get batch "
+            f"{self._served.facts.batch}: {problem}",
+            "Put the named file back; the server continues by itself, also at a newer batch "
+            "whose files are whole.",
+        )
+
+    def _report(self, code: str, message: str, next_step: str) -> None:
+        since_ms = time.time_ns() // 1_000_000 if self.finding is None else self.finding.since_ms
+        self.finding = finding(code, ERROR, since_ms, message, next_step)

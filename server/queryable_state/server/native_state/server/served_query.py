@@ -1,0 +1,292 @@
+"""The states of one Spark query on this server: loads, commits and the way back from failures."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from queryable_state.server.native_state.server.batch_commit import commit_batch
+from queryable_state.server.native_state.server.partition_calls import PartitionCalls
+from queryable_state.server.native_state.server.served_partition import ServedPartition
+from queryable_state.server.native_state.store.native_store import NativeStore
+from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
+from queryable_state.server.storage.store import NOTHING_COMMITTED
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InvalidRequestError, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from queryable_state.server.native_state.server.batch_facts import BatchFacts
+    from queryable_state.server.native_state.server.owners import Owners
+    from queryable_state.server.native_state.server.query_states import QueryStates
+    from queryable_state.server.native_state.store.batch_times import BatchTimes
+    from queryable_state.server.state_server.base.background_thread import BackgroundThread
+    from queryable_state.server.state_server.base.lease import Lease
+    from queryable_state.server.state_server.base.thread_pool import ThreadPool
+    from queryable_state.server.state_server.queries.requested_version import RequestedVersion
+    from queryable_state.server.state_server.stores.job_stores import JobStores
+    from queryable_state.server.state_server.stores.store_table import StoreTable
+    from queryable_state.server.storage.overlay import Overlay
+    from queryable_state.server.storage.store import StateStore
+    from queryable_state.wire.errors import QueryableStateError
+
+# Records that one job of the background thread compacts, so that reads run in between.
+_COMPACTED_RECORDS = 4096
+# Changes kept apart for older versions, over all partitions; above it they are compacted.
+_OVERLAY_BYTES = 256 << 20
+
+_LEASE_MS = 1 << 50
+
+
+class ServedQuery:
+    """The stores of the partitions that this server has, all at one batch. Event loop only.
+
+    Commits and the ends of loads take turns, so that every loaded partition is at the committed
+    batch. What fails leaves the stores at the batch before.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        query_id: bytes,
+        table: StoreTable,
+        lease: Lease,
+        owners: Owners,
+        background: BackgroundThread,
+        threads: ThreadPool,
+        batch_times: BatchTimes,
+        *,
+        follows: bool,
+        kept_batches: int,
+    ) -> None:
+        self.uri = uri
+        self.query_id = query_id
+        self.states: QueryStates
+        """The states, as of the newest change of them; set by `begin`."""
+        self.refusal: QueryableStateError | None = None
+        """Why nothing is answered any more; None: queries are answered."""
+        self.placement_version = 0
+        self._table = table
+        self._lease = lease
+        self._owners = owners
+        self._background = background
+        self._threads = threads
+        self._calls = PartitionCalls(threads, background)
+        self._batch_times = batch_times
+        self._follows = follows
+        self._kept_batches = kept_batches
+        self._partitions: list[ServedPartition] = []
+        self.is_whole = False
+        """True if every partition that this server has is loaded."""
+        self._turn = asyncio.Lock()
+        self._facts: BatchFacts
+        self._compaction: asyncio.Task[None] | None = None
+        self.job: JobStores
+        """The stores; set by `begin`, and another one after each `reload`."""
+
+    @property
+    def loaded(self) -> int:
+        """Number of loaded partitions."""
+        return sum(each.subtask is not None for each in self._partitions)
+
+    @property
+    def progress(self) -> str:
+        """How much is loaded, in words."""
+        return f"{self.loaded} of {len(self._partitions)} partitions are loaded"
+
+    @property
+    def partitions(self) -> Sequence[ServedPartition]:
+        """The partitions that this server has, of all operators."""
+        return self._partitions
+
+    @property
+    def facts(self) -> BatchFacts:
+        """What the checkpoint says of the committed batch."""
+        return self._facts
+
+    def begin(self, states: QueryStates, facts: BatchFacts) -> None:
+        """Starts at a batch, without any partition loaded."""
+        self._calls.destroy(*(each.store for each in self._table.remove_job(self.query_id)))
+        self._batch_times.add(facts.batch, facts.timestamp_ms)
+        self._use(states, self._partitions_of(states), facts)
+
+    async def load_all(self) -> None:
+        """Loads every partition that this server has; raises the first failure."""
+        await self._load(self._partitions)
+
+    async def load(self, state_id: int, groups: Iterable[int]) -> None:
+        """Loads these partitions of a state, as far as this server has them."""
+        wanted = set(groups)
+        await self._load(
+            [
+                each
+                for each in self._partitions
+                if each.index in wanted and state_id in each.operator.registrations
+            ]
+        )
+
+    async def advance(self, facts: BatchFacts) -> None:
+        """Commits the next batch: all partitions that are loaded, in one turn of the loop."""
+        async with self._turn:
+            await self._commit(facts, lambda each, ids: each.changes(facts.batch, ids))
+
+    async def jump(self, facts: BatchFacts) -> None:
+        """Commits a later batch, whose predecessors' changes are gone: opens each store anew."""
+        async with self._turn:
+            await self._commit(facts, lambda each, ids: each.files.open(facts.batch, ids))
+
+    async def reload(self, states: QueryStates, facts: BatchFacts) -> None:
+        """Starts over at a batch, with the states as they are since then.
+
+        The partitions that were loaded are loaded first; meanwhile the old ones answer. Clients
+        then locate the states anew, and watches go on with a gap.
+        """
+        async with self._turn:
+            old = self._partitions
+            loaded = {(each.operator.operator_id, each.index) for each in old if each.subtask}
+            whole = len(loaded) == len(old)
+            self._batch_times.add(facts.batch, facts.timestamp_ms)
+            new = self._partitions_of(states)
+            wanted = [
+                each for each in new if whole or (each.operator.operator_id, each.index) in loaded
+            ]
+            raws = await self._calls.all(
+                wanted, lambda each: each.files.open(facts.batch, facts.ids(each))
+            )
+            removed = self._table.remove_job(self.query_id)
+            self._use(states, new, facts)
+            for each, raw in zip(wanted, raws, strict=True):
+                self._add(each, raw)
+            self._calls.destroy(*(each.store for each in removed))
+
+    def refuse(self, refusal: QueryableStateError) -> None:
+        """Refuses every query from now on."""
+        self.refusal = refusal
+        self._table.wake_waiting()
+
+    def check(self, requested: RequestedVersion | None) -> None:
+        """Raises why a query is refused for good."""
+        if self.refusal is not None:
+            raise self.refusal.copy()
+        if requested is None or self._follows:
+            return
+        exact = requested.at_version is not None
+        wanted = requested.min_version if requested.at_version is None else requested.at_version
+        if wanted > self._facts.batch:
+            raise InvalidRequestError(
+                f"the query needs batch {wanted}{'' if exact else ' or later'}, but {self.uri} is "
+                f"served as of batch {self._facts.batch}: serve it with --follow"
+            )
+
+    def check_watch(self) -> None:
+        """Raises unless the states can be watched."""
+        self.check(None)
+        if not self._follows:
+            raise InvalidRequestError(
+                f"{self.uri} is served as of batch {self._facts.batch}, which never changes: serve "
+                "it with --follow to watch it",
+                reason=Reason.UNSUPPORTED,
+            )
+
+    async def aclose(self) -> None:
+        """Closes the stores and removes their files; idempotent."""
+        tasks = [each.loading for each in self._partitions if each.loading is not None]
+        if self._compaction is not None:
+            tasks.append(self._compaction)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for subtask in self._table.remove_job(self.query_id):
+            await self._background.run(subtask.store.destroy)
+
+    def _use(
+        self, states: QueryStates, partitions: list[ServedPartition], facts: BatchFacts
+    ) -> None:
+        self.states, self._partitions, self._facts = states, partitions, facts
+        self.is_whole = not partitions
+        self.placement_version += 1
+        self._lease.renew(self._lease.now_s(), _LEASE_MS, self.placement_version)
+        self.job = self._table.job_or_new(self.query_id)
+        self.job.info = query_pb2.ReadInfo(
+            version=NOTHING_COMMITTED,
+            role=query_pb2.CHECKPOINT,
+            server_id=self._owners.server_id,
+            checkpoint=self.uri,
+        )
+        self.job.commit(facts.batch, facts.commit_time_ms, facts.watermark_ms)
+
+    def _partitions_of(self, states: QueryStates) -> list[ServedPartition]:
+        return [
+            ServedPartition(operator, index, operator.files(index))
+            for operator in states.operators
+            for index in range(operator.partitions)
+            if self._owners.is_own(index)
+        ]
+
+    async def _load(self, wanted: Sequence[ServedPartition]) -> None:
+        for each in wanted:
+            if each.subtask is None and each.loading is None:
+                each.loading = asyncio.create_task(self._load_one(each))
+        loads = [each.loading for each in wanted if each.loading is not None]
+        # A caller that gives up does not end the load, which others may wait for.
+        await asyncio.gather(*map(asyncio.shield, loads))
+
+    async def _load_one(self, each: ServedPartition) -> None:
+        try:
+            facts = self._facts
+            raw: StateStore = await self._threads.run(each.files.open, facts.batch, facts.ids(each))
+            async with self._turn:
+                if self._facts.batch > facts.batch:
+                    # Batches were committed meanwhile.
+                    await self._background.run(raw.destroy)
+                    facts = self._facts
+                    raw = await self._threads.run(each.files.open, facts.batch, facts.ids(each))
+                if each in self._partitions:
+                    self._add(each, raw)
+                else:
+                    await self._background.run(raw.destroy)
+        finally:
+            each.loading = None
+
+    def _add(self, each: ServedPartition, raw: StateStore) -> None:
+        operator = each.operator
+        store = NativeStore(raw, operator.layouts, each.index, self._batch_times)
+        partitions = operator.partitions
+        each.subtask = OwnedSubtask(
+            SubtaskId(self.query_id, operator.uid, each.index, partitions, partitions),
+            store,
+            self.placement_version,
+            0,
+        )
+        self.job.add(each.subtask)
+        for registration in operator.registrations.values():
+            self._table.add_state(each.subtask, registration)
+        self.is_whole = self.loaded == len(self._partitions)
+
+    async def _commit(
+        self,
+        facts: BatchFacts,
+        prepare: Callable[[ServedPartition, Sequence[str | None]], Overlay | StateStore],
+    ) -> None:
+        loaded = [each for each in self._partitions if each.subtask is not None]
+        self._batch_times.add(facts.batch, facts.timestamp_ms)
+        prepared = await self._calls.all(loaded, lambda each: prepare(each, facts.ids(each)))
+        try:
+            await commit_batch(self.job, facts, loaded, prepared, self._threads)
+            self._facts = facts
+        finally:
+            for each in loaded:
+                self._calls.destroy(*each.store.take_retired())
+        if self._compaction is None or self._compaction.done():
+            self._compaction = asyncio.create_task(self._compact(loaded))
+
+    async def _compact(self, loaded: Sequence[ServedPartition]) -> None:
+        """Moves the changes of old batches into the bases, on the background thread."""
+        up_to = self._facts.batch - self._kept_batches
+        if sum(each.store.overlay_bytes for each in loaded) > _OVERLAY_BYTES:
+            up_to = self._facts.batch - 1
+        for each in loaded:
+            store = each.store
+            while await self._background.run(store.compact, up_to, _COMPACTED_RECORDS):
+                pass

@@ -1,0 +1,156 @@
+"""Reader of the states that a Spark checkpoint describes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from queryable_state.server.native_state.files.store_files import Provider
+from queryable_state.server.native_state.operators.operator_states import states_of
+from queryable_state.server.native_state.operators.operator_tables import OperatorTables
+from queryable_state.server.native_state.operators.physical_form import physical_form
+from queryable_state.server.native_state.server.query_states import (
+    OperatorStates,
+    QueryStates,
+    check_distinct,
+    registration_of,
+)
+from queryable_state.server.native_state.store.partition_files import PartitionFiles
+from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
+from queryable_state.wire.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from queryable_state.server.native_state.files.operator_metadata import OperatorMetadata
+    from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
+    from queryable_state.server.native_state.operators.physical_form import PhysicalForm
+    from queryable_state.server.native_state.operators.state_layout import StateLayout
+    from queryable_state.server.native_state.server.batch_facts import BatchFacts
+
+
+class StatesReader:
+    """Makes the states of a query of what its checkpoint says. Blocking; usable from any thread."""
+
+    def __init__(
+        self,
+        checkpoint: QueryCheckpoint,
+        query_id: bytes,
+        job_name: str,
+        new_directory: Callable[[], Path],
+        *,
+        backend: str = "",
+        kept_batches: int = 0,
+    ) -> None:
+        """`new_directory` makes paths for stores; the others are as in `PartitionFiles`."""
+        self._checkpoint = checkpoint
+        self._query_id = query_id
+        self._job_name = job_name
+        self._new_directory = new_directory
+        self._backend = backend
+        self._kept_batches = kept_batches
+
+    def read(self, facts: BatchFacts) -> QueryStates:
+        """The states as of a batch.
+
+        Raises `CheckpointError` if the query keeps none, UnsupportedFormatError for what this
+        version does not know.
+        """
+        operators = self._checkpoint.operators(facts.batch)
+        if not operators:
+            raise CheckpointError(
+                f"the query of {self._checkpoint.root} keeps no state: only queries with "
+                "aggregations, joins, deduplication or state functions have something to look up"
+            )
+        tables = [self._tables(operator, facts) for operator in operators]
+        found = states_of(tables)
+        if not found.layouts:
+            raise found.refusals[0]
+        states = QueryStates(
+            tuple(
+                self._operator(
+                    each,
+                    facts,
+                    [
+                        layout
+                        for layout in found.layouts
+                        if layout.definition.operator_id == each.metadata.operator_id
+                    ],
+                )
+                for each in tables
+            ),
+            tuple(found.refusals),
+        )
+        check_distinct(list(states.registrations.values()))
+        return states
+
+    def fingerprint(self, batch: int) -> object:
+        """A value that is another one if the query has other states since an earlier batch."""
+        return self._checkpoint.operators(batch)
+
+    def _tables(self, operator: OperatorMetadata, facts: BatchFacts) -> OperatorTables:
+        schemas = {
+            store.name: self._checkpoint.schema(operator, store.name) for store in operator.stores
+        }
+        return OperatorTables(operator, schemas, facts.conf, self._family_ids(operator, facts))
+
+    def _family_ids(self, operator: OperatorMetadata, facts: BatchFacts) -> Mapping[str, int]:
+        """The ids of the column families, as the newest snapshot of any partition has them."""
+        for partition in range(operator.partitions):
+            for source, store in enumerate(operator.stores):
+                files = self._checkpoint.store(
+                    operator.operator_id, partition, store.name, facts.conf
+                )
+                unique_id = facts.entry.unique_id(operator.operator_id, partition, source)
+                snapshot = files.plan(facts.batch + 1, unique_id).snapshot
+                if snapshot is not None:
+                    return snapshot.column_families
+        return {}
+
+    def _operator(
+        self, tables: OperatorTables, facts: BatchFacts, layouts: Sequence[StateLayout]
+    ) -> OperatorStates:
+        operator = tables.metadata
+        uid = f"{tables.name}-{operator.operator_id}"
+        registrations = [
+            registration_of(layout.definition, self._query_id, self._job_name, uid)
+            for layout in layouts
+        ]
+        ids = [each.state_id for each in registrations]
+        return OperatorStates(
+            operator_id=operator.operator_id,
+            uid=uid,
+            partitions=max(
+                (layout.definition.partitions for layout in layouts), default=operator.partitions
+            ),
+            sources=len(operator.stores),
+            registrations=dict(zip(ids, registrations, strict=True)),
+            layouts=dict(zip(ids, layouts, strict=True)),
+            files=partial(self._files, operator, facts.conf, self._physical(tables, facts)),
+        )
+
+    def _physical(self, tables: OperatorTables, facts: BatchFacts) -> list[PhysicalForm]:
+        """What makes raw records of the rows of each source; none if the files have them."""
+        if self._checkpoint.provider(facts.conf) is not Provider.HDFS_BACKED:
+            return []
+        return [physical_form(tables, store.name) for store in tables.metadata.stores]
+
+    def _files(
+        self,
+        operator: OperatorMetadata,
+        conf: Mapping[str, str],
+        physical: Sequence[PhysicalForm],
+        partition: int,
+    ) -> PartitionFiles:
+        return PartitionFiles(
+            [
+                self._checkpoint.store(operator.operator_id, partition, store.name, conf)
+                for store in operator.stores
+            ],
+            self._new_directory,
+            RocksDBSettings(),
+            physical=physical,
+            backend=self._backend,
+            kept_batches=self._kept_batches,
+        )

@@ -1,0 +1,80 @@
+"""One version of a state partition, as records of our states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.server.native_state.store.raw_reads import ViewReads
+from queryable_state.server.native_state.store.refusals import not_in_native_state
+from queryable_state.server.storage.refusals import unknown_state
+from queryable_state.server.storage.store import StateView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from queryable_state.server.native_state.operators.state_layout import StateLayout
+
+
+class NativeView(StateView):
+    """Translates what it reads from a view of the raw records, which it closes."""
+
+    def __init__(
+        self,
+        view: StateView,
+        layouts: Mapping[int, StateLayout],
+        partition: int,
+        batch_time_ms: int,
+    ) -> None:
+        self.version = view.version
+        self._view = view
+        self._layouts = layouts
+        self._partition = partition
+        self._raw = ViewReads(view, batch_time_ms)
+
+    def get(self, state_id: int, key: bytes) -> bytes | None:
+        return self._layout(state_id).get(self._raw, key)
+
+    def multi_get(self, state_id: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        layout, raw = self._layout(state_id), self._raw
+        return [layout.get(raw, key) for key in keys]
+
+    def prefix(self, state_id: int, prefix: bytes, limit: int = 0) -> list[tuple[bytes, bytes]]:
+        return self._layout(state_id).prefix(self._raw, prefix, limit)
+
+    def scan(
+        self, state_id: int, start: bytes, end: bytes | None, after: bytes = b""
+    ) -> Iterator[tuple[bytes, bytes]]:
+        layout = self._layout(state_id)
+        first = self._partition.to_bytes(2)
+        if end is not None and end <= first:
+            return
+        whole = start <= first and (end is None or end >= (self._partition + 1).to_bytes(2))
+        records = layout.scan(self._raw, self._partition, after)
+        if whole:
+            yield from records
+            return
+        # Spark's order is another one, so all keys of the partition are visited.
+        for key, value in records:
+            if key >= start and (end is None or key < end):
+                yield key, value
+
+    def due(
+        self,
+        state_id: int,
+        processing_time_ms: int,
+        event_time_ms: int | None = None,
+        after: bytes = b"",
+    ) -> Iterator[bytes]:
+        raise not_in_native_state("the timers that are due")
+
+    def operator_state(self, state_id: int) -> list[bytes]:
+        raise not_in_native_state("operator state")
+
+    def close(self) -> None:
+        self._view.close()
+
+    def _layout(self, state_id: int) -> StateLayout:
+        try:
+            return self._layouts[state_id]
+        except KeyError:
+            raise unknown_state(state_id) from None

@@ -1,0 +1,29 @@
+"""The checkpoints of `fixtures`, which Spark wrote: each is unpacked where a test can change it."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FIXTURES = Path(__file__).parent / "fixtures"
+NAMES = sorted(path.name.removesuffix(".tar.xz") for path in FIXTURES.glob("*.tar.xz"))
+WITH_DELTAS = [name for name in NAMES if "zips" not in name]
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Callable[[str], Path]:
+    """Unpacks a fixture by name and returns its folder."""
+
+    def unpacked(name: str) -> Path:
+        folder = tmp_path / name
+        with tarfile.open(FIXTURES / f"{name}.tar.xz") as archive:
+            archive.extractall(folder, filter="data")
+        return folder
+
+    return unpacked

@@ -1,0 +1,166 @@
+"""Partitions of a query: loaded when they are asked for, or shared by several servers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.native_state.server.conftest import client_of, everything, keys_of, until_batch
+
+from queryable_state.server.native_state.server.owners import Owners
+from queryable_state.v1 import query_pb2, query_pb2_grpc
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from tests.native_state.server.replay import ReplayedQuery
+
+    from queryable_state.server.native_state.server.native_server import NativeServer
+
+    Serve = Callable[..., NativeServer]
+
+
+async def test_a_lazy_server_loads_what_is_asked_for(query: ReplayedQuery, serving: Serve) -> None:
+    query.commit(query.last_batch)
+    async with serving(query.root) as server, client_of(server) as client:
+        whole, keys = await everything(client), await keys_of(client)
+    async with serving(query.root, lazy=True) as server, client_of(server) as client:
+        assert server.served.loaded == 0
+        assert (await client.list_states("query"))[0].state_name == "aggregation"
+        first = await client.get_kv_state("query", "aggregation", keys[0])
+        assert str(first.value()) == str(whole[str(keys[0])])
+        assert server.served.loaded == 1
+        found = await asyncio.gather(
+            *(client.get_kv_state("query", "aggregation", key) for key in keys)
+        )
+        assert {str(key): each.value() for key, each in zip(keys, found, strict=True)} == whole
+        assert server.served.loaded == 2
+        assert server.served.is_whole
+
+
+async def test_a_lazy_server_loads_for_a_scan_and_follows_what_it_has(
+    query: ReplayedQuery, serving: Serve
+) -> None:
+    query.commit(3)
+    async with serving(query.root, lazy=True, follow=True) as server, client_of(server) as client:
+        await client.get_kv_state("query", "aggregation", await some_key(serving, query))
+        assert server.served.loaded == 1
+        query.commit(5)
+        await until_batch(server, 5)
+        assert server.served.loaded == 1
+        async with serving(query.root) as other, client_of(other) as expected:
+            assert await everything(client) == await everything(expected)
+        assert server.served.is_whole
+
+
+async def some_key(serving: Serve, query: ReplayedQuery) -> Any:
+    async with serving(query.root) as server, client_of(server) as client:
+        return (await keys_of(client))[0]
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports that are free now."""
+    listeners = [socket.socket() for _ in range(number)]
+    try:
+        for each in listeners:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in listeners]
+    finally:
+        for each in listeners:
+            each.close()
+
+
+async def test_servers_share_the_partitions_and_each_answers_every_key(
+    query: ReplayedQuery, serving: Serve
+) -> None:
+    """Whether the caller is our client, which asks the owners, or gives JSON to any server."""
+    query.commit(4)
+    async with serving(query.root) as server, client_of(server) as client:
+        whole, keys = await everything(client), await keys_of(client)
+    servers = sharing()
+    async with AsyncExitStack() as stack:
+        running = [
+            await stack.enter_async_context(
+                serving(
+                    query.root,
+                    servers=tuple(servers),
+                    ports=each.rpartition(":")[2],
+                    follow=True,
+                )
+            )
+            for each in servers
+        ]
+        assert [each.served.loaded for each in running] == [1, 1]
+        for server in running:
+            client = await stack.enter_async_context(client_of(server))
+            assert await everything(client) == whole
+            found = await client.get_kv_states("query", "aggregation", keys)
+            assert {
+                str(key): each and each.value() for key, each in zip(keys, found, strict=True)
+            } == whole
+            assert (await client.measure("query", "aggregation")).keys == len(whole)
+            assert {each.query_address for each in await client.list_servers()} == set(servers)
+            await json_look_ups(server, keys)
+        query.commit(5)
+        for server in running:
+            await until_batch(server, 5)
+        client = await stack.enter_async_context(client_of(running[0]))
+        async with serving(query.root) as alone, client_of(alone) as expected:
+            assert await everything(client) == await everything(expected)
+
+
+def sharing() -> list[str]:
+    """Addresses of two servers that get one of the two partitions each."""
+    while True:
+        servers = [f"127.0.0.1:{port}" for port in free_ports(2)]
+        owners = Owners(servers, servers[0])
+        if len({owners.owner(partition) for partition in range(2)}) == 2:
+            return servers
+
+
+async def json_look_ups(server: NativeServer, keys: list[Any]) -> None:
+    """Looks up keys as a program without our client does."""
+    import grpc.aio
+
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        stub = query_pb2_grpc.QueryableStateStub(channel)
+        for key in keys[:4] + keys[-4:]:
+            answer = await stub.GetKvState(
+                query_pb2.GetKvStateRequest(state_name="aggregation", key_json=json_of(key))
+            )
+            assert answer.value_json
+
+
+def json_of(key: Any) -> str:
+    """The JSON of a key of the fixtures."""
+    start, end = (each.strftime("%Y-%m-%dT%H:%M:%SZ") for each in key.window)
+    return f'[{{"start": "{start}", "end": "{end}"}}, {key[1]}]'
+
+
+def test_each_server_has_its_share_and_keeps_it() -> None:
+    servers = [f"10.0.0.{number}:9069" for number in range(4)]
+    owned = {partition: Owners(servers, servers[0]).owner(partition) for partition in range(2000)}
+    for server in servers:
+        assert 400 < list(owned.values()).count(server) < 600
+    fewer = Owners(servers[:-1], servers[0])
+    for partition, owner in owned.items():
+        if owner != servers[-1]:
+            assert fewer.owner(partition) == owner
+    ranges = fewer.ranges(2000)
+    assert [each.first_key_group for each in ranges] == [
+        0,
+        *(each.last_key_group + 1 for each in ranges[:-1]),
+    ]
+    assert ranges[-1].last_key_group == 1999
+
+
+def test_a_server_that_is_not_in_the_list_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="which is not in servers"):
+        Owners(["a:1", "b:1"], "c:1")
+    with pytest.raises(InvalidRequestError, match="has no port"):
+        Owners(["a", "b:1"], "b:1")
