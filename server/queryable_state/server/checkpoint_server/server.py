@@ -107,11 +107,12 @@ class CheckpointServer:
             self._loading.address, self._loading.frames = ports.address, ports.frames
             await ports.start(NoOperations(router.list_jobs), ready=False)
             self.web_address = ports.web_address
-            completed, self._table = await unless_stopped(
+            completed, table = await unless_stopped(
                 self._load(loaded, Path(directory.name)), self.shutdown, settings.checkpoint
             )
+            self._table = table
             reader = CheckpointReader(
-                self._table, completed, settings.limits, background, server_id=self.server_id
+                table, completed, settings.limits, background, server_id=self.server_id
             )
             catalog = CheckpointCatalog(completed, server_id=self.server_id)
             catalog.address, catalog.frames = ports.address, ports.frames
