@@ -41,14 +41,6 @@ if TYPE_CHECKING:
     Selection: TypeAlias = pa.Array | npt.NDArray[Any] | Sequence[bool] | Sequence[int]
     """A mask with one boolean per key, in which null selects nothing, or positions of keys."""
 
-__all__ = [
-    "BatchKeys",
-    "BatchRuntimeContext",
-    "BatchState",
-    "KeyedBatchProcessFunction",
-    "ValueColumn",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class BatchKeys:
