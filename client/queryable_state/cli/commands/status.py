@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from queryable_state.cli.answers import print_json
 from queryable_state.cli.arguments import add_operation
 from queryable_state.cli.completed_names import complete
-from queryable_state.cli.tables import bytes_text, ms_text, percent_text, table, time_text
+from queryable_state.cli.tables import age_text, bytes_text, ms_text, percent_text, table, time_text
 
 if TYPE_CHECKING:
     import argparse
@@ -130,8 +130,9 @@ def _lines(job: JobDescription) -> Iterator[str]:
     )
     if job.watermark.watermark_ms:
         yield (
-            f"watermark: {time_text(job.watermark.watermark_ms)}, moved "
-            f"{time_text(job.watermark.moved_at_ms)}"
+            f"watermark: {time_text(job.watermark.watermark_ms)}, "
+            f"{_age(job, job.watermark.watermark_ms)} behind, moved "
+            f"{_age(job, job.watermark.moved_at_ms)} ago"
         )
     yield _checkpoint_line(job)
     for snapshot in (job.checkpoints.running, *job.savepoints):
@@ -169,9 +170,14 @@ def _checkpoint_line(job: JobDescription) -> str:
         return "checkpoints: none" if checkpoints.durable else "checkpoints: state is not durable"
     failed = f", {checkpoints.failures_in_a_row} failed since" * bool(checkpoints.failures_in_a_row)
     return (
-        f"checkpoint {last.checkpoint_id}: batch {last.batch_id}, {time_text(last.at_ms)}, "
+        f"checkpoint {last.checkpoint_id}: batch {last.batch_id}, {_age(job, last.at_ms)} ago, "
         f"{bytes_text(last.bytes)} in {ms_text(last.duration_ms)}{failed}"
     )
+
+
+def _age(job: JobDescription, at_ms: int) -> str:
+    """Time from a moment until the description was made."""
+    return age_text(max(0, job.as_of_ms - at_ms))
 
 
 def _error_lines(error: JobError) -> Iterator[str]:
