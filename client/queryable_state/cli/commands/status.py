@@ -112,7 +112,8 @@ async def _servers(options: argparse.Namespace, client: QueryableStateClient) ->
 
 def _lines(job: JobDescription) -> Iterator[str]:
     info = job.info
-    yield f"job {info.name} ({info.job_id}): {info.health}, started {time_text(info.started_at_ms)}"
+    started = f", started {time_text(info.started_at_ms)}" if info.started_at_ms else ""
+    yield f"job {info.name} ({info.job_id}): {info.health}{started}"
     for finding in job.findings:
         since = f" since {time_text(finding.since_ms)}" if finding.since_ms else ""
         yield f"{finding.severity} {finding.code}{since}: {finding.message}"
@@ -120,14 +121,19 @@ def _lines(job: JobDescription) -> Iterator[str]:
     yield ""
     batch = job.last_batch
     running = f", batch {batch.running_batch_id} runs" if batch.running_batch_id >= 0 else ""
-    yield (
-        f"batch {batch.batch_id}: {ms_text(batch.batch_ms)}, commit {ms_text(batch.commit_ms)}, "
-        f"visible after {ms_text(batch.lag_ms)}{running}"
-    )
-    yield (
-        f"rows: {job.rates.rows_per_s:,.0f}/s in the last minute, {job.rates.rows:,} in the "
-        f"newest batch; restarts: {job.restarts}"
-    )
+    if batch.ended_at_ms:
+        yield (
+            f"batch {batch.batch_id}: {ms_text(batch.batch_ms)}, "
+            f"commit {ms_text(batch.commit_ms)}, visible after {ms_text(batch.lag_ms)}{running}"
+        )
+        yield (
+            f"rows: {job.rates.rows_per_s:,.0f}/s in the last minute, {job.rates.rows:,} in the "
+            f"newest batch; restarts: {job.restarts}"
+        )
+    else:
+        # No run of it has been measured in this process.
+        newest = "none committed" if batch.batch_id < 0 else str(batch.batch_id)
+        yield f"batch: {newest}{running}; restarts: {job.restarts}"
     if job.watermark.watermark_ms:
         yield (
             f"watermark: {time_text(job.watermark.watermark_ms)}, "
@@ -169,9 +175,11 @@ def _checkpoint_line(job: JobDescription) -> str:
     if last is None:
         return "checkpoints: none" if checkpoints.durable else "checkpoints: state is not durable"
     failed = f", {checkpoints.failures_in_a_row} failed since" * bool(checkpoints.failures_in_a_row)
+    size = f"{bytes_text(last.bytes)} " if last.bytes else ""
+    name = "savepoint" if last.savepoint else f"checkpoint {last.checkpoint_id}"
     return (
-        f"checkpoint {last.checkpoint_id}: batch {last.batch_id}, {_age(job, last.at_ms)} ago, "
-        f"{bytes_text(last.bytes)} in {ms_text(last.duration_ms)}{failed}"
+        f"{name}: batch {last.batch_id}, {_age(job, last.at_ms)} ago, {size}in "
+        f"{ms_text(last.duration_ms)}{failed}"
     )
 
 
