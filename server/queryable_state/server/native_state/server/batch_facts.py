@@ -10,8 +10,10 @@ if TYPE_CHECKING:
 
     from queryable_state.server.native_state.files.checkpoint_logs import CommitEntry
     from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
-
     from queryable_state.server.native_state.server.served_partition import ServedPartition
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+"""The setting with the number of state partitions, which Spark records with each batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,11 @@ class BatchFacts:
             offsets.conf,
             entry,
         )
+
+    def partitions(self, operator_id: int) -> int:
+        """The number of state partitions of an operator in this batch; 0: the logs do not say."""
+        ids = self.entry.unique_ids.get(operator_id)
+        return int(self.conf.get(PARTITIONS, "0")) if ids is None else len(ids)
 
     def ids(self, partition: ServedPartition) -> list[str | None]:
         """The unique id of each source of a partition in this batch; None in format v1."""

@@ -50,6 +50,7 @@ _log = logging.getLogger(__name__)
 
 _LOCAL_POLL_S = 0.02
 _REMOTE_POLL_S = 0.5
+_REMOTE_CHECK_S = 5.0
 _PROGRESS_S = 5.0
 _FIRST_BATCH_POLL_S = 0.2
 # The job may remove the newest batch that was listed before it is read.
@@ -152,9 +153,10 @@ class NativeServer:
                     checkpoint,
                     threads,
                     states.read,
-                    states.fingerprint,
+                    states.operators,
                     poll_s=settings.poll_interval_ms / 1000
                     or (_LOCAL_POLL_S if is_local(uri) else _REMOTE_POLL_S),
+                    check_s=0.0 if is_local(uri) else _REMOTE_CHECK_S,
                 )
                 following = asyncio.create_task(follower.run())
                 stack.push_async_callback(asyncio.wait, [following])

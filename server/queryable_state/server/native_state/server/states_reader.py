@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,7 @@ class StatesReader:
         Raises `CheckpointError` if the query keeps none, UnsupportedFormatError for what this
         version does not know.
         """
-        operators = self._checkpoint.operators(facts.batch)
+        operators = self.operators(facts)
         if not operators:
             raise CheckpointError(
                 f"the query of {self._checkpoint.root} keeps no state: only queries with "
@@ -85,9 +86,9 @@ class StatesReader:
         check_distinct(list(states.registrations.values()))
         return states
 
-    def fingerprint(self, batch: int) -> object:
-        """A value that is another one if the query has other states since an earlier batch."""
-        return self._checkpoint.operators(batch)
+    def operators(self, facts: BatchFacts) -> list[OperatorMetadata]:
+        """The stateful operators as of a batch; two equal answers mean equal states."""
+        return [_with_partitions(each, facts) for each in self._checkpoint.operators(facts.batch)]
 
     def _tables(self, operator: OperatorMetadata, facts: BatchFacts) -> OperatorTables:
         schemas = {
@@ -154,3 +155,13 @@ class StatesReader:
             backend=self._backend,
             kept_batches=self._kept_batches,
         )
+
+
+def _with_partitions(operator: OperatorMetadata, facts: BatchFacts) -> OperatorMetadata:
+    """The operator with its number of partitions in a batch.
+
+    Spark's repartitioning of stored state leaves the metadata of the operators as it was.
+    """
+    partitions = facts.partitions(operator.operator_id) or operator.partitions
+    stores = tuple(replace(store, partitions=partitions) for store in operator.stores)
+    return replace(operator, stores=stores)
