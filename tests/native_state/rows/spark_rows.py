@@ -95,13 +95,43 @@ OTHERS = (
 )
 
 
+AVRO = (
+    "boolean",
+    "integer",
+    "long",
+    "float",
+    "double",
+    "decimal(9,2)",
+    "decimal(18,6)",
+    "decimal(19,4)",
+    "decimal(38,10)",
+    "string",
+    "binary",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+    "void",
+    array("boolean"),
+    array("decimal(25,3)"),
+    array(array("string")),
+    array(fields("integer", "string")),
+    map_of("string", "integer"),
+    map_of("string", map_of("string", "double")),
+    map_of("string", fields("date")),
+    fields("string", fields("long", "decimal(30,3)"), array("timestamp")),
+)
+"""Types that Spark stores as Avro."""
+
+
 class Draw:
     """Draws values of Spark's types, as our codecs take and return them."""
 
-    def __init__(self, seed: int, *, entries: int = 4) -> None:
-        """`entries` is the most that a map has."""
+    def __init__(self, seed: int, *, entries: int = 4, null_items: bool = True) -> None:
+        """`entries` is the most that a map has. `null_items`: scalars in arrays and maps may be
+        null."""
         self._random = random.Random(seed)
         self._entries = entries
+        self._null_items = null_items
 
     def row(self, struct_type: SparkType, nulls: float = 0.15) -> tuple[Any, ...]:
         """A row of which some fields are null."""
@@ -116,6 +146,10 @@ class Draw:
         if spark_type.kind == SparkKind.VOID or self._random.random() < nulls:
             return None
         return self.value(spark_type, nulls)
+
+    def _item(self, spark_type: SparkType, nulls: float) -> Any:
+        nested = spark_type.kind in (SparkKind.STRUCT, SparkKind.ARRAY, SparkKind.MAP)
+        return self._maybe(spark_type, nulls if nested or self._null_items else 0.0)
 
     def value(self, spark_type: SparkType, nulls: float = 0.15) -> Any:
         """A value that is not null."""
@@ -162,7 +196,7 @@ class Draw:
             case SparkKind.ARRAY:
                 element = given(spark_type.element)
                 length = draw.choice((0, 1, 3, 9, 70))
-                return [self._maybe(element, nulls) for _ in range(length)]
+                return [self._item(element, nulls) for _ in range(length)]
             case SparkKind.MAP:
                 return self._map(spark_type, nulls)
             case _:
@@ -171,7 +205,7 @@ class Draw:
     def _map(self, spark_type: SparkType, nulls: float) -> Any:
         key, value = given(spark_type.key), given(spark_type.element)
         drawn = [
-            (self.value(key, 0.0), self._maybe(value, nulls))
+            (self.value(key, 0.0), self._item(value, nulls))
             for _ in range(self._random.randint(0, self._entries))
         ]
         return dict(drawn) if is_presented_as_map(spark_type) else drawn

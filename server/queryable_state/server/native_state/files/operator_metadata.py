@@ -6,7 +6,7 @@ Spark 3.5 writes none; there the folders say which stores and partitions an oper
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.native_state.files.checkpoint_logs import versioned_lines
@@ -51,15 +51,29 @@ class OperatorMetadata:
     properties: Mapping[str, Any] = field(default_factory=dict)
     """Properties of the operator as JSON: state variables and time mode of transformWithState."""
 
+    version: int = 1
+    """Version of the metadata; also 1 if Spark wrote none."""
+
     @property
     def partitions(self) -> int:
         """Number of partitions."""
         return self.stores[0].partitions
 
+    def with_partitions(self, recorded: str) -> OperatorMetadata:
+        """The operator with the number of partitions that the settings of a batch name.
+
+        Metadata of version 1 is never rewritten, so that a repartitioned query shows its new
+        number only there. Version 2 has its own for each number. Empty: no setting.
+        """
+        if self.version > 1 or not recorded.isdigit() or int(recorded) == self.partitions:
+            return self
+        stores = tuple(replace(store, partitions=int(recorded)) for store in self.stores)
+        return replace(self, stores=stores)
+
 
 def parse_operator(data: bytes, file: str) -> OperatorMetadata:
     """Parses a metadata file; raises CorruptDataError or UnsupportedFormatError."""
-    _, lines = versioned_lines(data, _VERSIONS, file)
+    version, lines = versioned_lines(data, _VERSIONS, file)
     try:
         content = json.loads("\n".join(lines))
         info = content["operatorInfo"]
@@ -78,6 +92,7 @@ def parse_operator(data: bytes, file: str) -> OperatorMetadata:
             name=str(info["operatorName"]),
             stores=tuple(sorted(stores, key=lambda store: store.name)),
             properties=json.loads(properties),
+            version=version,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise damaged(file, f"it does not describe an operator ({problem!r})") from problem

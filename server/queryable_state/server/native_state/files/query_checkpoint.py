@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from queryable_state.server.native_state.files.store_schema import StoreSchema
     from queryable_state.wire.errors import QueryableStateError
 
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 PROVIDER_CLASS = "spark.sql.streaming.stateStore.providerClass"
 MERGE_OPERATOR_VERSION = "spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion"
 ROW_CHECKSUMS = "spark.sql.streaming.stateStore.rowChecksum.enabled"
@@ -112,12 +113,15 @@ class QueryCheckpoint:
         return parse_offsets(data, batch, self._offsets.path(str(batch)))
 
     def operators(self, batch: int) -> list[OperatorMetadata]:
-        """The stateful operators as of a committed batch, by id.
+        """The stateful operators as of a committed batch, by id; empty if there are none.
 
         Without metadata of Spark (3.5) stores and partitions come from the folders, and names
-        are empty. Empty if the query has no state.
+        are empty. An operator may use fewer partitions than it has: one without a key uses the
+        first only. Raises as `commit`.
         """
-        return self._operators.operators(batch)
+        found = self._operators.operators(batch)
+        partitions = self.offsets(batch).conf.get(SHUFFLE_PARTITIONS, "") if found else ""
+        return [operator.with_partitions(partitions) for operator in found]
 
     def schema(self, operator: OperatorMetadata, store: str) -> StoreSchema:
         """The types of one store; of each column family the newest and all earlier ones."""
