@@ -85,12 +85,13 @@ def test_every_answer_is_of_one_batch_of_the_running_query(
             assert served.name == "clicks"
             with urllib.request.urlopen(f"{served.web_address}/api/v1/jobs") as answer:
                 assert b"clicks" in answer.read()
-            seen = set()
+            seen: set[int] = set()
             until_s = time.monotonic() + DEADLINE_S
             while len(seen) < 8:
                 assert time.monotonic() < until_s
                 with client.scan("clicks", "aggregation") as scan:
-                    found = {key: value.value()[0] for key, value in scan}
+                    found = {key: value.value()[0] for key, value in scan if value is not None}
+                    assert scan.info is not None
                     version = scan.info.version
                 assert sum(found.values()) == ROWS * (version + 1)
                 seen.add(version)

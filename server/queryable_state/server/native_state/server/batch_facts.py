@@ -49,11 +49,6 @@ class BatchFacts:
             entry,
         )
 
-    def partitions(self, operator_id: int) -> int:
-        """The number of state partitions of an operator in this batch; 0: the logs do not say."""
-        ids = self.entry.unique_ids.get(operator_id)
-        return int(self.conf.get(PARTITIONS, "0")) if ids is None else len(ids)
-
     def ids(self, partition: ServedPartition) -> list[str | None]:
         """The unique id of each source of a partition in this batch; None in format v1."""
         operator = partition.operator

@@ -53,14 +53,13 @@ class Follower:
         poll_s: float,
         check_s: float,
     ) -> None:
-        """`read_states` and `operators` block; two equal answers of `operators` mean equal states,
-        and are compared after this time, and when the number of partitions changes."""
+        """`read_states` and `operators` block; the answers of `operators` are compared with
+        `QueryStates.described_by` after `check_s`, and if the number of partitions changes."""
         self._served = served
         self._checkpoint = checkpoint
         self._threads = threads
         self._read_states = read_states
         self._operators = operators
-        self._known: object = None
         self._checked_s = 0.0
         self._poll_s = poll_s
         self._check_s = check_s
@@ -73,7 +72,6 @@ class Follower:
 
     async def run(self) -> None:
         """Follows until it is cancelled, or the checkpoint is another query's or gone."""
-        self._known = await self._threads.run(self._operators, self._served.facts)
         while self._served.refusal is None:
             try:
                 await self._next()
@@ -115,7 +113,8 @@ class Follower:
         if partitions and now_s - self._checked_s < self._check_s:
             return False
         self._checked_s = now_s
-        return await self._threads.run(self._operators, facts) != self._known
+        described_by = await self._threads.run(self._operators, facts)
+        return described_by != self._served.states.described_by
 
     async def _look(self) -> None:
         """Checks what the next commit would not tell."""
@@ -182,17 +181,15 @@ class Follower:
             newest,
         )
         facts = await threads.run(BatchFacts.of, self._checkpoint, newest)
-        if await threads.run(self._operators, facts) != self._known:
+        if await threads.run(self._operators, facts) != self._served.states.described_by:
             await self._reload(facts)
         else:
             await self._served.jump(facts)
         self._committed(facts)
 
     async def _reload(self, facts: BatchFacts) -> None:
-        known = await self._threads.run(self._operators, facts)
         states = await self._threads.run(self._read_states, facts)
         await self._served.reload(states, facts)
-        self._known = known
         _log.info("%s: loaded again as of batch %d", self._served.uri, facts.batch)
 
     def _committed(self, facts: BatchFacts) -> None:

@@ -281,4 +281,7 @@ def _own(settings: CheckpointServerSettings) -> str:
 
 
 def _folder_name(uri: str) -> str:
-    return uri.rstrip("/").rpartition("/")[2]
+    """The last part of a URI that is not just any checkpoint's."""
+    parts = [part for part in uri.split("/") if part]
+    named = [part for part in parts if part.strip("_") not in ("checkpoint", "checkpoints")]
+    return (named or parts)[-1]

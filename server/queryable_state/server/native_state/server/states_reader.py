@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from queryable_state.server.native_state.server.query_states import (
 )
 from queryable_state.server.native_state.store.partition_files import PartitionFiles
 from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
-from queryable_state.wire.errors import CheckpointError
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,14 +54,17 @@ class StatesReader:
     def read(self, facts: BatchFacts) -> QueryStates:
         """The states as of a batch.
 
-        Raises `CheckpointError` if the query keeps none, UnsupportedFormatError for what this
+        Raises `InvalidRequestError` if the query keeps none, UnsupportedFormatError for what this
         version does not know.
         """
         operators = self.operators(facts)
         if not operators:
-            raise CheckpointError(
-                f"the query of {self._checkpoint.root} keeps no state: only queries with "
-                "aggregations, joins, deduplication or state functions have something to look up"
+            root = self._checkpoint.root
+            raise InvalidRequestError(
+                f"the query of {root} keeps no state of Spark's own: only queries with "
+                "aggregations, joins, deduplication or state functions have something to look up. "
+                "If it is a job of this package, serve its state root with --checkpoint: the "
+                "folder above `spark`, or the one beside it that ends with .queryable-state"
             )
         tables = [self._tables(operator, facts) for operator in operators]
         found = states_of(tables)
@@ -82,13 +84,14 @@ class StatesReader:
                 for each in tables
             ),
             tuple(found.refusals),
+            operators,
         )
         check_distinct(list(states.registrations.values()))
         return states
 
     def operators(self, facts: BatchFacts) -> list[OperatorMetadata]:
-        """The stateful operators as of a batch; two equal answers mean equal states."""
-        return [_with_partitions(each, facts) for each in self._checkpoint.operators(facts.batch)]
+        """What the checkpoint says of the operators in a batch; equal answers mean equal states."""
+        return self._checkpoint.operators(facts.batch)
 
     def _tables(self, operator: OperatorMetadata, facts: BatchFacts) -> OperatorTables:
         schemas = {
@@ -155,13 +158,3 @@ class StatesReader:
             backend=self._backend,
             kept_batches=self._kept_batches,
         )
-
-
-def _with_partitions(operator: OperatorMetadata, facts: BatchFacts) -> OperatorMetadata:
-    """The operator with its number of partitions in a batch.
-
-    Spark's repartitioning of stored state leaves the metadata of the operators as it was.
-    """
-    partitions = facts.partitions(operator.operator_id) or operator.partitions
-    stores = tuple(replace(store, partitions=partitions) for store in operator.stores)
-    return replace(operator, stores=stores)
