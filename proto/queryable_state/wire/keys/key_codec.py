@@ -22,7 +22,8 @@ from typing import Any
 
 from queryable_state.wire.errors import CorruptDataError, KeyTypeError
 from queryable_state.wire.keys import key_scalars
-from queryable_state.wire.rows import row_class, row_values
+from queryable_state.wire.keys.window_keys import key_values
+from queryable_state.wire.rows import row_class
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 
 Encode = Callable[[Any], bytes]
@@ -104,7 +105,7 @@ def _composite(info: TypeInfo, path: str) -> tuple[Encode, Decode]:
     ]
     encoders = tuple(encode for encode, _ in codecs)
     decoders = tuple(decode for _, decode in codecs)
-    values_of = row_values(info, path, KeyTypeError)
+    values_of = key_values(info, path)
     make: Callable[[list[Any]], Any] = tuple
     if info.kind == Kind.ROW:
         make = row_class(tuple(f.name for f in info.fields))

@@ -16,7 +16,7 @@ from typing import Any
 from xxhash import xxh64_intdigest
 
 from queryable_state.wire.errors import KeyTypeError
-from queryable_state.wire.rows import row_values
+from queryable_state.wire.keys.window_keys import key_values
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.values import scalars
 
@@ -56,7 +56,7 @@ def _hash_of_bytes(info: TypeInfo) -> Hash:
 
 def _chained(info: TypeInfo) -> Hash:
     hashers = tuple(hasher(f.type) for f in info.fields)
-    values_of = row_values(info, "key", KeyTypeError)
+    values_of = key_values(info, "key")
 
     def hash_key(value: Any, seed: int) -> int:
         for hash_field, field in zip(hashers, values_of(value), strict=True):

@@ -19,7 +19,7 @@ from operator import index
 from typing import Any
 
 from queryable_state.wire.errors import KeyTypeError
-from queryable_state.wire.rows import row_values
+from queryable_state.wire.keys.window_keys import key_values
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.values import scalars
 
@@ -117,7 +117,7 @@ def _or_seed(hash_key: SparkHash, info: TypeInfo) -> SparkHash:
 
 def _chained(info: TypeInfo) -> SparkHash:
     hashers = tuple(spark_hasher(f.type) for f in info.fields)
-    values_of = row_values(info, "key", KeyTypeError)
+    values_of = key_values(info, "key")
 
     def hash_key(value: Any, seed: int) -> int:
         for hash_field, field in zip(hashers, values_of(value), strict=True):
