@@ -9,11 +9,11 @@ SETUPS := setup-demo setup-bench setup-test setup-dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup $(SETUPS) demo test test-slow test-cluster chaos hostile check check-deploy format proto settings-docs pyflink-docs bench plots flights-matrix lock clean
+.PHONY: help setup $(SETUPS) demo test test-slow test-cluster test-long chaos hostile check check-deploy format proto settings-docs pyflink-docs bench plots flights-matrix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'ARGS="..." passes options on to demo, test, test-slow, chaos, bench, plots, flights-matrix and lock.'
+	@echo 'ARGS="..." passes options on to demo, test, test-slow, test-long, chaos, bench, plots, flights-matrix and lock.'
 
 setup: setup-dev ## Install all that the targets need into .venv (PYTHON=... names the Python)
 
@@ -28,6 +28,9 @@ $(PY):
 demo: setup-demo ## Run the sensor job and its dashboard (ARGS="--seconds N" ends it)
 	@$(RUN) python examples/temperature_dashboard.py $(ARGS)
 
+# A short run spends more on optimizing and on threads that collect than it gains: tests/conftest.py.
+chaos flights-matrix: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+
 test: setup-test ## Run the tests, without slow ones (ARGS="tests/query -k scan"), in two processes
 	@scripts/install_grpcurl.sh
 	$(RUN) python -m pytest -n 2 --dist loadscope $(ARGS)
@@ -35,6 +38,10 @@ test: setup-test ## Run the tests, without slow ones (ARGS="tests/query -k scan"
 test-slow: setup-test ## Run the slow tests: restarts of drivers, killed executors, in two processes
 	@scripts/install_chromium.sh
 	$(RUN) python -m pytest -n 2 --dist loadscope -m slow $(ARGS)
+
+test-long: setup-test ## Run what test-slow and test-cluster run, at once in two processes
+	@scripts/install_chromium.sh
+	$(RUN) python -m pytest -n 2 --dist loadscope -m "slow or standalone" $(ARGS)
 
 test-cluster: setup-test ## Deploy on a standalone cluster; restart proxies and driver under load
 	timeout 1500 $(RUN) python -m pytest tests/standalone -m standalone $(ARGS)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # Spark starts its Python workers with whatever python3 is on PATH unless told.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# A short run spends more on optimizing and on threads that collect than it gains.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 ON_REQUEST = {
     "slow": ("slow tests (restarts of drivers, killed executors)", "make test-slow"),

@@ -67,6 +67,7 @@ def _sources() -> list[Path]:
     )
 
 
+@functools.cache
 def _imported(path: Path) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -178,6 +179,18 @@ def test_the_client_loads_nothing_heavy(module: str) -> None:
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout.split()
     assert not [name for name in loaded if name.startswith(_HEAVY)]
+
+
+@pytest.mark.parametrize(
+    "module", ["runtime.stage", "spark.sources.marker_source", "spark.sources.collection_source"]
+)
+def test_processes_of_a_query_import_only_what_they_run(module: str) -> None:
+    """Spark starts them for each query, which waits for their imports."""
+    code = (
+        f"import sys; import queryable_state.streaming.{module};"
+        "assert not {'queryable_state.streaming.api', 'grpc'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_client_changes_nothing_in_its_process() -> None:

@@ -128,6 +128,8 @@ def test_true_in_a_file_is_no_number(tmp_path: Path) -> None:
     ("text", "meant"),
     [
         ("[queryable_state]\nleese_ms = 1\n", "did you mean 'lease_ms'"),
+        ("spark.queryable_state.lease_ms = 1\n", "did you mean 'lease_ms'"),
+        ("spark.queryable_sate.leese_ms = 1\n", "did you mean 'lease_ms'"),
         ("[queryable-state]\nlease_ms = 1\n", r"did you mean \[queryable_state\]"),
         ("[queryable_sate]\nlease_ms = 1\n", r"did you mean \[queryable_state\]"),
         ("[queryable_state.proxi]\nhost = 'x'\n", "proxi.host .* is not a setting"),

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SERVICE = "/queryable_state.v1.QueryableState"
 KEYS = KeyGroups(Types.STRING(), 128)
 _CONNECTIONS = 30
+_STRANGERS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+"""Callers who may see a state are told which server has it; others learn no address."""
 
 
 @dataclass
@@ -99,8 +101,10 @@ class Attack:
         except grpc.RpcError as failure:
             refused: Any = failure
             self.answers[f"{method.rpartition('/')[2]} {refused.code().name}"] += 1
-            if "127.0.0.1" in str(refused.details()) or "Traceback" in str(refused.details()):
-                self.answers[f"tells too much: {refused.details()}"] += 1
+            is_stranger = refused.code() in _STRANGERS
+            text = str(refused.details())
+            if "Traceback" in text or (is_stranger and "127.0.0.1" in text):
+                self.answers[f"tells too much: {text}"] += 1
         else:
             self.answers[f"{method.rpartition('/')[2]} OK"] += 1
 

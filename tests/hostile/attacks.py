@@ -1,14 +1,16 @@
 """What a hostile peer does to our ports, in a process of its own. Loopback addresses only.
 
-    python -m tests.hostile.attacks NAME SECONDS TARGETS
+    python -m tests.hostile.attacks TARGETS
 
 TARGETS is JSON: HOST:PORT of `public` and `internal` gRPC ports and of `frames`, and the job and
-states that are asked for. It prints the statuses and refusals it was answered, as JSON.
+states that are asked for. For each line `NAME SECONDS` on its standard input it forks a process for
+that attack, and prints the statuses and refusals that it was answered, as JSON.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -66,11 +68,21 @@ CONTROL = nothing.__name__
 
 
 def main() -> None:
-    """Runs one attack, and tells what was answered."""
-    name, seconds, targets = sys.argv[1:]
-    attack = Attack(seconds=float(seconds), **json.loads(targets))
-    ATTACKS.get(name, nothing)(attack)
-    sys.stdout.write(json.dumps(attack.answers) + "\n")
+    """Runs attacks until standard input ends."""
+    targets = json.loads(sys.argv[1])
+    for line in sys.stdin:
+        name, seconds = line.split()
+        # The imports are paid once; the end of the process closes what the attack left open.
+        pid = os.fork()
+        if pid == 0:
+            attack = Attack(seconds=float(seconds), **targets)
+            ATTACKS.get(name, nothing)(attack)
+            sys.stdout.write(json.dumps(attack.answers) + "\n")
+            sys.stdout.flush()
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        if status:
+            sys.exit(f"the attack {name} has failed")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,55 +48,26 @@ class Site:
     """What is attacked."""
 
     processes: list[Process]
-    public: list[str]
-    internal: list[str]
-    frames: list[str]
     witness: subprocess.Popen[str]
-    token: str
-    """What attackers have; empty: nothing."""
-    large_id: int
-    started: list[subprocess.Popen[Any]] = field(default_factory=list)
+    attacker: subprocess.Popen[str]
 
     def seen(self) -> dict[str, dict[str, Any]]:
         """What the witness saw since it was asked last."""
-        assert self.witness.stdin is not None
-        assert self.witness.stdout is not None
-        self.witness.stdin.write("\n")
-        self.witness.stdin.flush()
-        told: dict[str, dict[str, Any]] = json.loads(self.witness.stdout.readline())
-        return told
+        seen: dict[str, dict[str, Any]] = _told(self.witness, "\n")
+        return seen
 
     def attack(self, name: str, seconds: float) -> dict[str, int]:
         """Runs an attack to its end; returns how often it got which answer."""
-        targets = {
-            "public": self.public,
-            "internal": self.internal,
-            "frames": self.frames,
-            "token": self.token,
-            "large_id": self.large_id,
-        }
-        ended = subprocess.run(
-            # Hostile peers have processors of their own.
-            [
-                "nice",
-                "-n",
-                "19",
-                sys.executable,
-                "-m",
-                "tests.hostile.attacks",
-                name,
-                str(seconds),
-                json.dumps(targets),
-            ],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=seconds + 120,
-        )
-        assert ended.returncode == 0, ended.stderr
-        answers: dict[str, int] = json.loads(ended.stdout.splitlines()[-1])
+        answers: dict[str, int] = _told(self.attacker, f"{name} {seconds}\n")
         return answers
+
+
+def _told(process: subprocess.Popen[str], line: str) -> Any:
+    """What a process answers to a line."""
+    assert process.stdin is not None
+    process.stdin.write(line)
+    process.stdin.flush()
+    return json.loads(_line(process))
 
 
 TOKEN = "qst_hostile"
@@ -131,9 +102,11 @@ def site(
     started: list[subprocess.Popen[Any]] = []
 
     def start(name: str, *command: str, **environment: str) -> subprocess.Popen[str]:
+        # Hostile peers have processors of their own.
+        nice = ("nice", "-n", "19") if name == "attacker" else ()
         with (folder / f"{name}.log").open("w") as log:
             process = subprocess.Popen(
-                [sys.executable, *command],
+                [*nice, sys.executable, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -177,6 +150,14 @@ def site(
             "witness", "-m", "tests.hostile.witness", server["proxy"], proxy_address,
             checkpoint_address, **environment,
         )  # fmt: skip
+        targets = {
+            "public": public,
+            "internal": [told["coordinator"], server["backend"]],
+            "frames": [frame_port(address, TOKEN) for address in public],
+            "token": TOKEN if request.param == "with token" else "",
+            "large_id": state_id_of(server["query"], "sensors", "large", TOKEN),
+        }
+        attacker = start("attacker", "-m", "tests.hostile.attacks", json.dumps(targets))
         yield Site(
             [
                 Process("driver", driver.pid, folder / "driver.log"),
@@ -186,12 +167,8 @@ def site(
                 Process("proxy", proxy.pid, folder / "proxy.log"),
                 Process("checkpoint server", checkpoint.pid, folder / "checkpoint.log"),
             ],
-            public,
-            [told["coordinator"], server["backend"]],
-            [frame_port(address, TOKEN) for address in public],
             witness,
-            token=TOKEN if request.param == "with token" else "",
-            large_id=state_id_of(server["query"], "sensors", "large", TOKEN),
+            attacker,
         )
     finally:
         for process in reversed(started):
@@ -202,7 +179,7 @@ def site(
 def _line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
-    assert line, "the process ended before it was ready"
+    assert line, f"{process.args!r} has ended"
     return line
 
 

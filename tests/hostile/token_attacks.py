@@ -7,15 +7,23 @@ import contextlib
 import json
 import os
 import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import grpc
 from tests.hostile import raw_grpc
-from tests.hostile.attack import KEYS, SERVICE, Attack
+from tests.hostile.attack import KEYS, SERVICE
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.frames.framed_stream import PREAMBLE, framed
 from queryable_state.wire.frames.stream_hello import client_hello
 
+if TYPE_CHECKING:
+    from tests.hostile.attack import Attack
+
+_KEY = KEYS.wire_key("sensor_1")
 _METHODS = (
     "GetKvState",
     "BatchGetKvState",
@@ -91,41 +99,57 @@ def large_requests_without_token(attack: Attack) -> None:
 
 
 def fuzzed(attack: Attack) -> None:
-    """Valid requests with some bytes changed, cut or doubled, to every method and frame port."""
-    chance = random.Random(os.urandom(8))
-    key = KEYS.wire_key("sensor_1")
-    query = query_pb2.Query(id=1, state_id=attack.large_id, keys=[key] * 3, deadline_ms=500)
+    """Valid requests with some bytes changed, cut or doubled, to all public ports at a time."""
     requests = [
         query_pb2.GetKvStateRequest(
             job=attack.job, state_name=attack.state, key_json='"sensor_1"', explain=True
         ),
         query_pb2.BatchGetKvStateRequest(
-            job=attack.job, state_name=attack.entries, keys=[key], read=query_pb2.PREFIX
+            job=attack.job, state_name=attack.entries, keys=[_KEY], read=query_pb2.PREFIX
         ),
-        query_pb2.BatchGetKvStateRequest(query=query),
+        query_pb2.BatchGetKvStateRequest(query=_query(attack)),
         query_pb2.ScanKvStateRequest(
             job=attack.job, state_name=attack.state, limit=5, start_json='"a"', json=True
         ),
         query_pb2.LocateStateRequest(job=attack.job, state_name=attack.state, newer_than=1),
     ]
     texts = [request.SerializeToString() for request in requests]
-    frames = [query_pb2.ClientFrame(query=query).SerializeToString(), *texts]
-    with contextlib.ExitStack() as stack:
-        channels = [
-            stack.enter_context(grpc.insecure_channel(address)) for address in attack.public
+    targets = [(_fuzzed_calls, address) for address in attack.public]
+    targets += [(_fuzzed_frames, address) for address in attack.frames]
+    attacks = [replace(attack, answers=Counter()) for _ in targets]
+    with ThreadPoolExecutor(len(targets)) as threads:
+        started = [
+            threads.submit(target, each, address, texts)
+            for each, (target, address) in zip(attacks, targets, strict=True)
         ]
+    for each, ended in zip(attacks, started, strict=True):
+        ended.result()
+        attack.answers.update(each.answers)
+
+
+def _query(attack: Attack) -> query_pb2.Query:
+    return query_pb2.Query(id=1, state_id=attack.large_id, keys=[_KEY] * 3, deadline_ms=500)
+
+
+def _fuzzed_calls(attack: Attack, address: str, texts: list[bytes]) -> None:
+    chance = random.Random(os.urandom(8))
+    with grpc.insecure_channel(address) as channel:
         while attack.goes_on():
-            for channel in channels:
-                method = f"{SERVICE}/{chance.choice(_METHODS)}"
-                attack.called(channel, method, _changed(chance, chance.choice(texts)), 2.0)
-            for address in attack.frames:
-                with contextlib.suppress(OSError), raw_grpc.connected(address) as opened:
-                    hello = (
-                        attack.hello if chance.random() < 0.8 else _changed(chance, attack.hello)
-                    )
-                    sent = [framed(_changed(chance, chance.choice(frames))) for _ in range(20)]
-                    raw_grpc.send(opened, hello + b"".join(sent))
-                    attack.refusal(opened, timeout_s=0.02)
+            method = f"{SERVICE}/{chance.choice(_METHODS)}"
+            attack.called(channel, method, _changed(chance, chance.choice(texts)), 2.0)
+
+
+def _fuzzed_frames(attack: Attack, address: str, texts: list[bytes]) -> None:
+    chance = random.Random(os.urandom(8))
+    query = query_pb2.ClientFrame(query=_query(attack)).SerializeToString()
+    frames = [query, query, *texts]
+    while attack.goes_on():
+        with contextlib.suppress(OSError), raw_grpc.connected(address) as opened:
+            hello = attack.hello if chance.random() < 0.8 else _changed(chance, attack.hello)
+            sent = [framed(_changed(chance, chance.choice(frames))) for _ in range(20)]
+            raw_grpc.send(opened, hello + b"".join(sent))
+            attack.answers["connections"] += 1
+            attack.refusal(opened, timeout_s=0.02)
 
 
 def _changed(chance: random.Random, data: bytes) -> bytes:

@@ -55,7 +55,6 @@ def session(state: str, backend: str) -> SparkSession:
         SparkSession.builder.master("local[2,4]")
         .config("spark.jars", connector_jars())
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.queryable_state.directory", f"{state}-servers")
         .config("spark.queryable_state.state.checkpoints.dir", state)

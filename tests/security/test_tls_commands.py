@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from tests.query.proxy.commands import started_proxy
 from tests.security.test_tls_ports import running
 
 from queryable_state.cli import main
+from queryable_state.server.security.tls_settings import TlsSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +39,27 @@ async def test_a_proxy_and_the_commands_speak_mutual_tls(
         assert "7.0" in capsys.readouterr().out
         assert await asyncio.to_thread(main, get) != 0
         assert "--tls" in capsys.readouterr().err
+
+
+async def test_a_command_that_fails_with_tls_writes_its_error_and_nothing_else(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """No lines of gRPC; in a process of its own, which imports gRPC after the command starts."""
+    async with running(tmp_path, TlsSettings()) as cluster:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            "import sys; from queryable_state.cli import main; sys.exit(main())",
+            "get",
+            "last",
+            "sensor_7",
+            f"--server={cluster.servers[0].addresses.proxy}",
+            f"--tls-ca={authority.settings().tls_ca}",
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, errors = await process.communicate()
+    (line,) = errors.decode().splitlines()
+    assert "does not speak TLS" in line
 
 
 @pytest.mark.parametrize("command", ["proxy", "serve", "savepoint", "health", "get"])

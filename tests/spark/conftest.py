@@ -41,8 +41,6 @@ def spark() -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2,2]")
         .appName("tests")
         .config("spark.ui.enabled", "false")
-        # A short run spends more on optimizing and on threads that collect than it gains.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.queryable_state.lease_ms", "3000")

@@ -220,9 +220,13 @@ async def test_no_two_servers_of_ours_share_a_port() -> None:
             second.add_insecure_port(f"127.0.0.1:{port}")
 
 
-def test_a_host_that_is_not_this_machines_is_a_typed_error(server: grpc.Server) -> None:
-    with pytest.raises(InvalidRequestError, match=r"proxy port.*'192\.0\.2\.1'"):
-        bind(server.add_insecure_port, PortSpec.parse("0"), "192.0.2.1", what="proxy port")
+@pytest.mark.parametrize("port", ["0", "9067"])
+@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid", "2001:db8::1"])
+def test_a_host_that_is_not_this_machines_is_a_typed_error(
+    server: grpc.Server, host: str, port: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=f"proxy port.*'{host}'.* of this machine"):
+        bind(server.add_insecure_port, PortSpec.parse(port), host, what="proxy port")
 
 
 def test_an_ipv6_host_is_put_in_brackets() -> None:

@@ -58,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     A usage error raises `SystemExit` with code 2, of a server's process with `CONFIGURATION`.
     """
+    # Read when a command imports gRPC, which else writes a line for each failed TLS handshake.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     words = sys.argv[1:] if arguments is None else arguments
     serves = bool(words) and words[0] in _SERVERS
     try:

@@ -178,11 +178,12 @@ async def test_a_server_that_was_reached_is_waited_for(
 async def test_another_port_of_the_application_is_said_at_once(
     cluster: InProcessCluster, job: InProcessJob
 ) -> None:
-    """Of the coordinator, of Spark tasks, and of frames."""
+    """Of the coordinator, of Spark tasks, of frames, and of metrics."""
     proxy = await cluster.add_proxy()
     addresses = {
         cluster.coordinator.address: "an internal port, of the coordinator",
         cluster.servers[0].addresses.backend: "an internal port, of the coordinator",
+        cluster.servers[0].addresses.metrics: "a web server listens at",
     }
     async with grpc.aio.insecure_channel(proxy.address) as channel:
         stub = query_pb2_grpc.QueryableStateStub(channel)

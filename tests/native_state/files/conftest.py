@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FIXTURES = Path(__file__).parent / "fixtures"
-NAMES = sorted(path.name.removesuffix(".tar.xz") for path in FIXTURES.glob("*.tar.xz"))
+ALL_NAMES = sorted(path.name.removesuffix(".tar.xz") for path in FIXTURES.glob("*.tar.xz"))
+EARLIER = [name for name in ALL_NAMES if name.startswith("spark-")]
+NAMES = [name for name in ALL_NAMES if name not in EARLIER]
 WITH_DELTAS = [name for name in NAMES if "zips" not in name]
 
 

@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.checkpoint.conftest import BUCKET, s3_endpoint, s3_options
 from tests.native_state.files.conftest import WITH_DELTAS
-from tests.native_state.files.restored import change, restored, stores
+from tests.native_state.files.restored import (
+    change,
+    restored,
+    rocksdb_records,
+    snapshot_records,
+    stores,
+)
 
 from queryable_state.server.checkpoint.file_systems.local_storage import LocalStorage
 from queryable_state.server.checkpoint.file_systems.storage import join
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.native_state.files.outcomes import FileRemovedError
 from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
+from queryable_state.server.native_state.files.rocksdb.rocksdb_snapshot import RocksDbSnapshot
 from queryable_state.server.native_state.files.store_files import RocksDbFiles
 from queryable_state.wire.errors import CorruptDataError
 
@@ -94,6 +101,31 @@ def test_data_files_that_vanish_during_the_download_ask_for_a_new_plan(
     with pytest.raises(FileRemovedError):
         older.place(tmp_path / "placed")
     assert not (tmp_path / "placed").exists()
+
+
+def test_the_next_snapshot_downloads_only_new_data_files(
+    s3_checkpoint: Callable[[str], str], s3_options: dict[str, Any], tmp_path: Path
+) -> None:
+    """A query without changelogs writes a snapshot in each batch; most data files stay."""
+    root = s3_checkpoint("aggregation-rocksdb-zips")
+    storage = storage_of(root, s3_options)
+    store = next(iter(stores(storage, root)))
+    downloads = tmp_path / "downloads"
+    for version in (store.newest - 1, store.newest):
+        snapshot = store.plan(version).snapshot
+        assert isinstance(snapshot, RocksDbSnapshot)
+        snapshot.place(tmp_path / str(version), downloads)
+        files = {file.path.rsplit("/", 1)[-1] for file in snapshot.metadata.files}
+        assert {file.name for file in downloads.iterdir()} == files
+        assert rocksdb_records(tmp_path / str(version)) == snapshot_records(snapshot)
+    # What is kept needs no request any more.
+    storage.delete_tree(join(store.files.folder, "SSTs"))
+    newest = store.plan(store.newest).snapshot
+    assert isinstance(newest, RocksDbSnapshot)
+    newest.place(tmp_path / "again", downloads)
+    assert rocksdb_records(tmp_path / "again")
+    with pytest.raises(CorruptDataError, match="is missing"):
+        newest.place(tmp_path / "without")
 
 
 class _WithoutListings(LocalStorage):

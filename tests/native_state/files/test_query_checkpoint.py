@@ -8,6 +8,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.native_state.files.conftest import EARLIER
 
 from queryable_state.server.checkpoint.file_systems.local_storage import LocalStorage
 from queryable_state.server.native_state.files.operator_metadata import StoreMetadata
@@ -141,6 +142,8 @@ def test_commits_of_all_versions_are_read(root: Path) -> None:
     assert query.commit(11).unique_id(0, 1, 0) == "b"
     assert query.commit(12).unique_id(3, 0, 1) == "d"
     assert query.commit(13).next_watermark_ms == 0
+    with pytest.raises(InvalidRequestError, match="batch 11 has 2 partitions of operator 0"):
+        query.commit(11).unique_id(0, 2, 0)
 
 
 def test_offsets_of_both_versions_are_read(root: Path) -> None:
@@ -214,6 +217,24 @@ def test_a_repartitioned_query_has_the_partitions_of_the_batch(
     query = _query(root)
     assert query.operators(7)[0].partitions == 2
     assert query.operators(8)[0].partitions == partitions
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_checkpoints_of_earlier_releases_describe_their_query(
+    name: str, checkpoint: Callable[[str], Path]
+) -> None:
+    query = _query(checkpoint(name))
+    newest = query.committed_batches()[-1]
+    (operator,) = query.operators(newest)
+    assert operator.partitions == 2
+    assert bool(operator.name) == ("spark-3.5" not in name)
+    encoders = {
+        family.encoder.kind
+        for store in operator.stores
+        for family in query.schema(operator, store.name).column_families.values()
+    }
+    prefixed = "sessions" in name or "collector" in name
+    assert ("PrefixKeyScanStateEncoderSpec" in encoders) == prefixed
 
 
 def test_types_of_column_families_come_with_their_encoders(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from rocksdict import AccessType
-from tests.native_state.files.conftest import NAMES, WITH_DELTAS
+from tests.native_state.files.conftest import ALL_NAMES, EARLIER, NAMES, WITH_DELTAS
 from tests.native_state.files.restored import (
     Store,
     change,
@@ -51,7 +51,7 @@ def _snapshots(store: Store, version: int) -> list[int]:
         found.append(plan.snapshot.version)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL_NAMES)
 def test_a_version_is_the_same_over_each_snapshot(
     name: str, checkpoint: Callable[[str], Path]
 ) -> None:
@@ -67,7 +67,7 @@ def test_a_version_is_the_same_over_each_snapshot(
             assert restored(store.files, plan) == expected, (store.name, plan.snapshot.version)
 
 
-@pytest.mark.parametrize("name", WITH_DELTAS)
+@pytest.mark.parametrize("name", [*WITH_DELTAS, *EARLIER])
 def test_following_by_deltas_gives_each_version(
     name: str, checkpoint: Callable[[str], Path]
 ) -> None:

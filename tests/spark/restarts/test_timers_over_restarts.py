@@ -182,7 +182,7 @@ def test_a_timer_fires_once_although_its_server_is_killed_before_the_commit(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_timer_fires_once_although_its_driver_is_killed_before_the_commit(
     feed: MakeFeed, tmp_path: Path
 ) -> None:
@@ -205,6 +205,6 @@ def program(command: list[str], environment: dict[str, str]) -> subprocess.Compl
         capture_output=True,
         text=True,
         start_new_session=True,
-        timeout=140,
+        timeout=290,
         check=False,
     )

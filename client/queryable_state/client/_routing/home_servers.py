@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.wire.addresses import host_and_port, join_address
-from queryable_state.wire.calls.listeners import NothingListensError, nothing_listens
+from queryable_state.wire.calls.listeners import NothingListensError, nothing_listens, speaks_http
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.frames.framed_stream import is_frame_port
 
@@ -28,8 +28,8 @@ class HomeServers:
         self._servers = tuple(servers)
         self._connector = connector
         self._current = 0
-        self._was_reached = self._looked_for_frames = False
-        self._frame_address = ""
+        self._was_reached = self._looked_for_others = False
+        self._other_port = ""
 
     def __contains__(self, server: ServerConnection) -> bool:
         return server in self._servers
@@ -64,7 +64,7 @@ class HomeServers:
     async def refuse_if_nothing_listens(self) -> None:
         """Raises `NothingListensError` if no server was ever reached and no process listens.
 
-        Raises `InvalidRequestError` if an address is that of a frame port, not of a gRPC port.
+        Raises `InvalidRequestError` if an address is that of a frame port or of a web server.
         Called after a failed call: a wrong address, or a job that has not started, is said at once
         and not at the end of the caller's time.
         """
@@ -72,16 +72,11 @@ class HomeServers:
             return
         addresses = [server.address for server in self._servers]
         problem = await nothing_listens(addresses)
-        if not problem and not self._looked_for_frames:
-            self._looked_for_frames = True
-            self._frame_address = await self._frame_port_of(addresses)
-        if self._frame_address:
-            host, port = host_and_port(self._frame_address)
-            raise InvalidRequestError(
-                f"{self._frame_address} is the frame port of a server: give the gRPC port beside "
-                f"it, by default {join_address(host, port - 1)}; the client finds the frame port "
-                "itself"
-            )
+        if not problem and not self._looked_for_others:
+            self._looked_for_others = True
+            self._other_port = await self._other_port_of(addresses)
+        if self._other_port:
+            raise InvalidRequestError(self._other_port)
         if problem:
             raise NothingListensError(
                 f"no state server or proxy listens at {' or '.join(addresses)} ({problem}): check "
@@ -90,9 +85,19 @@ class HomeServers:
                 retry_after_ms=1000,
             )
 
-    async def _frame_port_of(self, addresses: Sequence[str]) -> str:
-        """The first address at which a server takes frames; empty if there is none."""
+    async def _other_port_of(self, addresses: Sequence[str]) -> str:
+        """Says which of the addresses belongs to a listener that is no gRPC server."""
         for address in addresses:
-            if await is_frame_port(*host_and_port(address), self._connector):
-                return address
+            host, port = host_and_port(address)
+            if await is_frame_port(host, port, self._connector):
+                return (
+                    f"{address} is the frame port of a server: give the gRPC port beside it, by "
+                    f"default {join_address(host, port - 1)}; the client finds the frame port "
+                    "itself"
+                )
+            if await speaks_http(address, self._connector):
+                return (
+                    f"a web server listens at {address}, such as that of the page or of metrics: "
+                    "give the gRPC port of a proxy (9069 by default) or of a state server (9067)"
+                )
         return ""

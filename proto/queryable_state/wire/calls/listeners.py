@@ -1,4 +1,4 @@
-"""Look whether any process listens at an address."""
+"""Look whether any process listens at an address, and whether it is a web server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from queryable_state.wire.errors import RetryLaterError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from queryable_state.wire.security.connector import Connector
+
 _TIMEOUT_S = 1.0
+# How each answer of HTTP/1 begins; gRPC answers with frames of HTTP/2.
+_HTTP = b"HTTP/1."
 
 # The name server knows no such name; other failures of a look-up may pass.
 _UNKNOWN_NAME = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
@@ -31,6 +35,25 @@ async def nothing_listens(addresses: Iterable[str]) -> str:
     """
     problems = await asyncio.gather(*map(_problem, addresses))
     return "" if "" in problems else ", ".join(dict.fromkeys(problems))
+
+
+async def speaks_http(address: str, connector: Connector) -> bool:
+    """True if a web server, not a gRPC server, listens at HOST:PORT."""
+    host, port = host_and_port(address)
+    context = connector.probing_context()
+    name = None if context is None else connector.server_name(host)
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(
+                host, port, ssl=context, server_hostname=name
+            )
+            try:
+                writer.write(b"GET / HTTP/1.0\r\n\r\n")
+                return await reader.read(len(_HTTP)) == _HTTP
+            finally:
+                writer.transport.abort()
+    except (OSError, TimeoutError):
+        return False
 
 
 async def _problem(address: str) -> str:

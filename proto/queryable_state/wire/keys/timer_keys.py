@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from operator import index
+from typing import SupportsIndex
 
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
 
@@ -29,13 +31,16 @@ class Clock(IntEnum):
     EVENT_TIME = 1
 
 
-def timer_element(clock: Clock, timestamp_ms: int) -> bytes:
+def timer_element(clock: Clock, timestamp_ms: SupportsIndex) -> bytes:
     """The element of a timer in its store key.
 
-    Raises InvalidRequestError unless the timestamp is a 64-bit number of milliseconds.
+    Takes integers of numpy, too. Raises InvalidRequestError unless the timestamp is a 64-bit
+    number of milliseconds.
     """
     try:
-        return _ELEMENT.pack(clock, timestamp_ms + _BIAS)
+        # The bias is above the integers of numpy.
+        at_ms = timestamp_ms if type(timestamp_ms) is int else index(timestamp_ms)
+        return _ELEMENT.pack(clock, at_ms + _BIAS)
     except (struct.error, TypeError):
         raise InvalidRequestError(
             f"invalid timer {timestamp_ms!r}: the timestamp must be 64-bit milliseconds since the "

@@ -70,7 +70,9 @@ def converted(setting: dataclasses.Field[Any], given: Any, origin: Origin) -> An
 def unknown_setting(origin: Origin, name: str, known: Iterable[str]) -> InvalidRequestError:
     """The error of a name that is no setting, with the most similar one."""
     names = sorted(known)
-    similar = nearest(name, names)
+    # Also a flag in the table of its process (`proxy.port`), and a key of Spark's in a file.
+    guesses = (name, origin.key.replace(".", "_"), origin.key.rpartition(".")[2])
+    similar = next(filter(None, (nearest(guess, names) for guess in guesses)), None)
     hint = f"did you mean {similar!r}? " if similar else ""
     return InvalidRequestError(
         f"{origin.key} ({origin.place}) is not a setting; {hint}docs/settings.md lists the "

@@ -110,6 +110,11 @@ def bind(add_port: Callable[[str], int], spec: PortSpec, host: str, *, what: str
     """
     taken: list[int] = []
     host = host.strip("[]")
+    if not _is_of_this_machine(host):
+        raise InvalidRequestError(
+            f"{what}: cannot listen on {host!r}, which is no address of this machine: set its host "
+            "to one, or to 0.0.0.0 for all"
+        )
     for port in spec.in_order:
         # gRPC writes to stderr when it cannot bind a port: probe first. A process that takes
         # the port in between still makes gRPC fail.
@@ -153,6 +158,24 @@ def _none_is_free(spec: PortSpec, host: str, what: str) -> NoFreePortError:
 def _numbers(ports: list[int]) -> str:
     """The first few ports for a log line."""
     return ", ".join(map(str, ports[:4])) + (f" to {ports[-1]}" if len(ports) > 4 else "")
+
+
+def _is_of_this_machine(host: str) -> bool:
+    """False if no listener can have this address, whatever its port."""
+    try:
+        addresses = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror:
+        return False
+    for family, kind, protocol, _, address in addresses:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.bind(address)
+        except OSError as refusal:
+            if refusal.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                return True
+        else:
+            return True
+    return False
 
 
 def _is_taken(host: str, port: int) -> bool:

@@ -111,5 +111,7 @@ def _millis(duration: object, what: str) -> int:
             f"{what} is a Duration such as Duration.of_seconds(5), not {duration!r}"
         )
     if duration < timedelta():
-        raise InvalidRequestError(f"{what} must not be negative, but it is {duration}")
+        raise InvalidRequestError(
+            f"{what} must not be negative, but it is {duration.total_seconds():g} s"
+        )
     return duration // timedelta(milliseconds=1)

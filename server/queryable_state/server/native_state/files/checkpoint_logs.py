@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.native_state.files.outcomes import UnsupportedFormatError, damaged
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,11 +34,17 @@ class CommitEntry:
     def unique_id(self, operator_id: int, partition: int, store_index: int) -> str | None:
         """The id of one store's version N + 1; None in checkpoint format v1.
 
-        `store_index` is its place among the operator's stores by name.
+        `store_index` is its place among the operator's stores by name. Raises
+        InvalidRequestError for a partition that the operator did not have in this batch.
         """
         partitions = self.unique_ids.get(operator_id)
         if partitions is None:
             return None
+        if partition >= len(partitions) or store_index >= len(partitions[partition]):
+            raise InvalidRequestError(
+                f"batch {self.batch} has {len(partitions)} partitions of operator {operator_id}, "
+                f"but store {store_index} of partition {partition} is not among them"
+            )
         return partitions[partition][store_index]
 
 

@@ -67,8 +67,12 @@ class RocksDbFiles(StoreSnapshot):
     """A snapshot as the files of a RocksDB."""
 
     @abstractmethod
-    def place(self, directory: Path) -> None:
+    def place(self, directory: Path, downloads: Path | None = None) -> None:
         """Makes `directory` and fills it with a RocksDB that rocksdict opens.
+
+        `downloads` is a folder of the store on the same disk. It keeps the data files of the
+        snapshot placed last, so that the next one downloads only those that are new; a checkpoint
+        on a local disk needs none.
 
         The RocksDB may be opened read-write: its data files are hard links if the checkpoint is
         on the same disk, and RocksDB only removes links. Open it with the options of the

@@ -12,16 +12,22 @@ from queryable_state.server.native_state.files.query_checkpoint import (
 )
 from queryable_state.server.native_state.files.store_files import Provider
 from queryable_state.server.native_state.operators.layouts.family_keys import FamilyKeys
+from queryable_state.server.native_state.operators.layouts.key_transcoding import (
+    key_transcoder,
+)
 from queryable_state.server.native_state.operators.operator_names import operator_name
 from queryable_state.server.native_state.operators.state_layout import StateDefinition
 from queryable_state.server.native_state.operators.stored_rows import (
+    DecodedStoredRows,
     Framing,
     StoredRows,
     UnsafeStoredRows,
 )
+from queryable_state.server.native_state.rows.avro_row import AvroForm, avro_row_codec
 from queryable_state.server.native_state.rows.key_encoders import key_encoder
 from queryable_state.server.native_state.rows.spark_types import parse_struct
 from queryable_state.server.native_state.rows.type_infos import key_type_of
+from queryable_state.server.native_state.rows.unsafe_form import UNSAFE_ROWS
 from queryable_state.wire.errors import CorruptDataError
 
 if TYPE_CHECKING:
@@ -32,13 +38,15 @@ if TYPE_CHECKING:
         ColumnFamilySchema,
         StoreSchema,
     )
-    from queryable_state.server.native_state.operators.layouts.raw_table import RawKeys
-    from queryable_state.server.native_state.rows.spark_types import SparkType
     from queryable_state.wire.schema.type_model import Field
 
 ENCODING_FORMAT = "spark.sql.streaming.stateStore.encodingFormat"
 DEFAULT_STORE = "default"
 DEFAULT_FAMILY = "default"
+
+_TIMESTAMP_BYTES = 8
+_UNSAFE_ROW = "unsaferow"
+_AVRO = "avro"
 
 
 class OperatorTables:
@@ -78,19 +86,6 @@ class OperatorTables:
                 return source
         raise self.damaged(f"it has no store {store!r}")
 
-    def _family(self, store: str, family: str) -> ColumnFamilySchema:
-        schema = self.families(store).get(family)
-        if schema is None:
-            raise self.damaged(f"store {store!r} has no column family {family!r}")
-        return schema
-
-    def _struct(self, schema: str) -> SparkType:
-        """The type of UnsafeRows; raises UnsupportedFormatError for rows of another encoding."""
-        encoding = self._conf.get(ENCODING_FORMAT, "unsaferow")
-        if encoding != "unsaferow":
-            raise self.unsupported(f"{ENCODING_FORMAT} {encoding}, known is unsaferow")
-        return parse_struct(schema)
-
     def families(self, store: str = DEFAULT_STORE) -> Mapping[str, ColumnFamilySchema]:
         """The column families of a store by name."""
         schema = self._schemas.get(store)
@@ -104,26 +99,40 @@ class OperatorTables:
         """The columns of the raw keys of a family, as keys have them: any may be null."""
         return key_type_of(parse_struct(self._family(store, family).key_schema)).fields
 
-    def raw_keys(self, store: str = DEFAULT_STORE, family: str = DEFAULT_FAMILY) -> RawKeys:
+    def raw_keys(self, store: str = DEFAULT_STORE, family: str = DEFAULT_FAMILY) -> FamilyKeys:
         """The codec of the raw keys of a family."""
         schema = self._family(store, family)
+        struct_type = parse_struct(schema.key_schema)
+        is_avro = self._is_avro()
         encoder = key_encoder(
             schema.encoder.kind,
-            self._struct(schema.key_schema),
+            struct_type,
             prefix_columns=schema.encoder.prefix_columns,
             ordering_ordinals=schema.encoder.ordering_ordinals,
+            form=AvroForm(schema.key_schema_id) if is_avro else UNSAFE_ROWS,
         )
-        if not self._family_ids:
-            return FamilyKeys(encoder, None)
-        if family not in self._family_ids:
+        family_id = self._family_ids.get(family)
+        if self._family_ids and family_id is None:
             raise self.damaged(f"column family {family!r} has no id")
-        return FamilyKeys(encoder, self._family_ids[family])
+        if is_avro:
+            return FamilyKeys(encoder, family_id)
+        match schema.encoder.kind:
+            case "NoPrefixKeyStateEncoderSpec":
+                return FamilyKeys(encoder, family_id, key_transcoder(struct_type.fields))
+            case "TimestampAsPostfixKeyStateEncoderSpec":
+                transcoder = key_transcoder(struct_type.fields[:-1])
+                return FamilyKeys(encoder, family_id, transcoder, _TIMESTAMP_BYTES)
+            case _:
+                return FamilyKeys(encoder, family_id)
 
     def value_rows(self, store: str = DEFAULT_STORE, family: str = DEFAULT_FAMILY) -> StoredRows:
         """The reader of the raw values of a family."""
-        return UnsafeStoredRows(
-            self._struct(self._family(store, family).value_schema), self._framing
-        )
+        schema = self._family(store, family)
+        if self._is_avro():
+            schemas = {number: parse_struct(each) for number, each in schema.value_schemas.items()}
+            codec = avro_row_codec(schemas, schema.value_schema_id)
+            return DecodedStoredRows(codec, self._framing)
+        return UnsafeStoredRows(parse_struct(schema.value_schema), self._framing)
 
     def format_version(self, setting: str, known: Sequence[str], default: str) -> str:
         """The state format that the query recorded in its offsets; `default` if it has not.
@@ -160,3 +169,18 @@ class OperatorTables:
             f"the checkpoint describes operator {self.metadata.operator_id} "
             f"({self.name}) wrongly: {what}"
         )
+
+    def _family(self, store: str, family: str) -> ColumnFamilySchema:
+        schema = self.families(store).get(family)
+        if schema is None:
+            raise self.damaged(f"store {store!r} has no column family {family!r}")
+        return schema
+
+    def _is_avro(self) -> bool:
+        """True for rows in Avro form; raises UnsupportedFormatError for an unknown form."""
+        encoding = self._conf.get(ENCODING_FORMAT, _UNSAFE_ROW)
+        if encoding not in (_UNSAFE_ROW, _AVRO):
+            raise self.unsupported(
+                f"{ENCODING_FORMAT} {encoding}, known are {_UNSAFE_ROW} and {_AVRO}"
+            )
+        return encoding == _AVRO

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.server.native_state.operators.layouts.row_values import (
     RowValues,
     is_primitive,
+    values_of_columns,
 )
 from queryable_state.server.native_state.rows.key_encoder import without_version
 from queryable_state.server.native_state.rows.transcoding import field_transcoder, row_transcoder
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.server.native_state.operators.layouts.key_columns import Columns
+    from queryable_state.server.native_state.rows.row_codec import RowCodec
     from queryable_state.server.native_state.rows.spark_types import SparkType
     from queryable_state.wire.schema.type_model import Field
 
@@ -134,6 +136,42 @@ class UnsafeStoredRows(StoredRows):
         inner = self._struct.fields[0].type
         fields = self.fields[0].type.fields
         return _transcoded(inner, fields, range(len(fields)))
+
+
+class DecodedStoredRows(StoredRows):
+    """Rows are the columns of rows in another form, such as Avro, decoded by their codec."""
+
+    def __init__(self, codec: RowCodec, framing: Framing) -> None:
+        self._codec = codec
+        self._framing = framing
+        self.fields = codec.row_type.fields
+
+    def row(self, raw_value: bytes) -> Columns:
+        return self._codec.decode(self._framing.one(raw_value))
+
+    def rows(self, raw_value: bytes) -> list[Columns]:
+        return [self._codec.decode(row) for row in self._framing.several(raw_value)]
+
+    def columns(self, row: Columns) -> Columns:
+        return row
+
+    def values(self, positions: Sequence[int] | None = None) -> RowValues:
+        if positions is None:
+            return values_of_columns(self.fields, tuple)
+        chosen = list(positions)
+        return values_of_columns(
+            [self.fields[position] for position in chosen],
+            lambda row: tuple(row[position] for position in chosen),
+        )
+
+    def expiring(self, row: Columns) -> tuple[Columns, int]:
+        inner, expiry_ms = row
+        if inner is None or expiry_ms is None:
+            raise CorruptDataError("a row has no value or no expiry")
+        return inner, expiry_ms
+
+    def expiring_values(self) -> RowValues:
+        return values_of_columns(self.fields[0].type.fields, tuple)
 
 
 def _transcoded(

@@ -6,6 +6,7 @@ are Spark's own: indexes and counters of TTL and lists, which are no states, and
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.native_state.operators.layouts.key_columns import KeyColumns
@@ -161,13 +162,18 @@ class _Rows:
             return self.values.encode(value)
         return self.values.encode(value, expiry_ms) if expiry_ms > time_ms else None
 
-    def elements(self, raw_value: bytes, time_ms: int) -> list[bytes]:
-        """The encoded elements that have not expired at `time_ms`, each a list of one."""
+    def elements(self, raw_value: bytes, time_ms: int, limit: int) -> list[bytes]:
+        """The first elements that have not expired at `time_ms`, each an encoded list of one.
+
+        Limit 0: all.
+        """
         rows, encode = self._rows.rows(raw_value), self.values.encode_element
+        most = limit or len(rows)
         if not self._has_ttl:
-            return [encode(row) for row in rows]
-        return [
+            return [encode(row) for row in rows[:most]]
+        live = (
             encode(value, None if expiry_ms == _NEVER else expiry_ms)
             for value, expiry_ms in map(self._rows.expiring, rows)
             if expiry_ms == _NEVER or expiry_ms > time_ms
-        ]
+        )
+        return list(islice(live, most))

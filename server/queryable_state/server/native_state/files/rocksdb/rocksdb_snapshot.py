@@ -20,6 +20,7 @@ from queryable_state.server.native_state.files.outcomes import (
     damaged,
     file_removed,
 )
+from queryable_state.server.native_state.files.rocksdb.downloads import Downloads
 from queryable_state.server.native_state.files.rocksdb.snapshot_metadata import parse_metadata
 from queryable_state.server.native_state.files.store_files import RocksDbFiles
 
@@ -87,7 +88,7 @@ class RocksDbSnapshot(RocksDbFiles):
             raise damaged(self.path, "it has no metadata")
         return parse_metadata(members[_METADATA], self.path)
 
-    def place(self, directory: Path) -> None:
+    def place(self, directory: Path, downloads: Path | None = None) -> None:
         metadata = self.metadata
         try:
             with translating(str(directory), "fill"):
@@ -98,23 +99,35 @@ class RocksDbSnapshot(RocksDbFiles):
                         (directory / name).write_bytes(placed)
                 if any("/" in file.local_name for file in metadata.files):
                     (directory / "archive").mkdir()
-            self._place_data(metadata.files, directory)
+            self._place_data(metadata.files, directory, downloads)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
 
-    def _place_data(self, files: tuple[DataFile, ...], directory: Path) -> None:
+    def _place_data(
+        self, files: tuple[DataFile, ...], directory: Path, downloads: Path | None
+    ) -> None:
         if is_local(self.path):
             for file in files:
-                self._fetch(file, directory)
+                self._fetch(file, directory / file.local_name)
             return
-        with ThreadPoolExecutor(_DOWNLOADS, "spark-sst") as pool:
-            for _ in pool.map(lambda file: self._fetch(file, directory), files):
-                pass
+        kept = Downloads(downloads) if downloads else None
 
-    def _fetch(self, file: DataFile, directory: Path) -> None:
+        def place(file: DataFile) -> None:
+            target = directory / file.local_name
+            if kept is None or not kept.link(file, target):
+                self._fetch(file, target)
+                if kept is not None:
+                    kept.keep(file, target)
+
+        with ThreadPoolExecutor(_DOWNLOADS, "spark-sst") as pool:
+            for _ in pool.map(place, files):
+                pass
+        if kept is not None:
+            kept.remove_others(files)
+
+    def _fetch(self, file: DataFile, target: Path) -> None:
         path = self._files.path(file.path)
-        target = directory / file.local_name
         try:
             self._storage.download(path, target)
         except MissingFileError as problem:

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.operators.layouts.list_layout import (
     ListLayout,
+    index_of,
     list_records,
 )
 from queryable_state.server.native_state.operators.state_layout import StateLayout
+from queryable_state.server.native_state.rows.unsafe_row import WORD, null_words
 from queryable_state.server.storage.key_order import prefix_end
-from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, chunk_of
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from queryable_state.server.native_state.operators.layouts.key_columns import Columns
     from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
     from queryable_state.server.native_state.operators.state_layout import (
         RawReads,
@@ -45,16 +46,21 @@ class IndexedRowsLayout(ListLayout):
         super().__init__(definition, counts)
         self.sources = (counts.source, rows.source)
         self._rows = rows
+        # The index is the last column of the row that a raw key is.
+        columns = rows.keys.width + 1
+        self._index_place = len(rows.raw_keys.of_row(b"")) + null_words(columns)
+        self._index_place += WORD * (columns - 1)
         self._read_count = read_count
         self._read_row = read_row
 
-    def _elements(
-        self, raw: RawReads, columns: Columns, raw_value: bytes, limit: int
-    ) -> list[bytes]:
-        rows, encode_key = self._rows, self._rows.raw_keys.encode_key
+    def _elements(self, raw: RawReads, raw_key: bytes, raw_value: bytes, limit: int) -> list[bytes]:
+        rows, place = self._rows, self._index_place
+        columns = self._table.raw_keys.decode_key(raw_key)
+        first = rows.raw_keys.encode_key((*columns, 0))
+        head, tail = first[:place], first[place + WORD :]
         elements: list[bytes] = []
         for index in range(self._read_count(raw_value)):
-            row = raw.get(rows.source, encode_key((*columns, index)))
+            row = raw.get(rows.source, head + index.to_bytes(WORD, "little") + tail)
             if row is not None:
                 elements.append(self._read_row(row))
                 if len(elements) == limit:
@@ -85,45 +91,49 @@ class TimedRowsLayout(StateLayout):
         self._read_rows = read_rows
 
     def get(self, raw: RawReads, record_key: bytes) -> bytes | None:
-        columns, namespace, element = self._table.keys.split(record_key)
-        if columns is None or namespace != VOID_NAMESPACE or not element:
+        begin, end = self._begin(record_key)
+        index = index_of(record_key[end:])
+        if begin is None or index is None:
             return None
-        batch, index = chunk_of(element)
-        rows = [] if batch else self._of_key(raw, columns, index + 1)
+        rows = self._of_key(raw, begin, index + 1)
         return rows[index] if index < len(rows) else None
 
     def prefix(self, raw: RawReads, prefix: bytes, limit: int = 0) -> list[tuple[bytes, bytes]]:
-        columns, end = self._table.keys.leading(prefix)
-        if columns is None or prefix[end:] not in (b"", VOID_NAMESPACE):
+        begin, end = self._begin(prefix)
+        if begin is None or prefix[end:] not in (b"", VOID_NAMESPACE):
             return []
-        return list(list_records(prefix[:end], self._of_key(raw, columns, limit)))
+        return list(list_records(prefix[:end], self._of_key(raw, begin, limit)))
 
     def scan(
         self, raw: RawView, partition: int, after: bytes = b""
     ) -> Iterator[tuple[bytes, bytes]]:
-        table = self._table
-        start = b""
+        table, start = self._table, b""
         if after:
-            end = prefix_end(table.raw_keys.encode_prefix(table.keys.columns(after)))
+            begin, _ = self._begin(after)
+            end = None if begin is None else prefix_end(begin)
             if end is None:
                 return
             start = end
-        decode, wire_key = table.raw_keys.decode_key, table.keys.wire_key
-
-        def key_of(record: tuple[bytes, bytes]) -> bytes:
-            return wire_key(partition, table.columns(decode(record[0])))
-
-        for key, records in groupby(table.scan(raw, start), key_of):
+        for key, records in groupby(
+            table.scan(raw, start), lambda record: table.wire_key(partition, record[0])
+        ):
             rows = [row for _, raw_value in records for row in self._read_rows(raw_value)]
             yield from list_records(key, rows)
 
     def changed_keys(self, changes: Overlay, partition: int) -> Iterator[bytes]:
         return self._table.changed_keys(changes, partition)
 
-    def _of_key(self, raw: RawReads, columns: Columns, limit: int) -> list[bytes]:
+    def _begin(self, record_key: bytes) -> tuple[bytes | None, int]:
+        """What the raw keys of a wire key begin with, and the end of the wire key."""
         table = self._table
+        if table.transcoder is not None:
+            return table.leading_raw_key(record_key)
+        columns, end = table.keys.leading(record_key)
+        return None if columns is None else table.raw_keys.encode_prefix(columns), end
+
+    def _of_key(self, raw: RawReads, begin: bytes, limit: int) -> list[bytes]:
         rows: list[bytes] = []
         # Each raw record has at least one row.
-        for _, raw_value in raw.prefix(table.source, table.raw_keys.encode_prefix(columns), limit):
+        for _, raw_value in raw.prefix(self._table.source, begin, limit):
             rows.extend(self._read_rows(raw_value))
         return rows[:limit] if limit else rows

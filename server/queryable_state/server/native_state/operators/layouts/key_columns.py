@@ -27,9 +27,11 @@ class KeyColumns:
     One column is the key itself; several are a ROW; for none the key is 0.
     """
 
-    __slots__ = ("_codec", "_columns_of", "_key_of", "key_type")
+    __slots__ = ("_codec", "_columns_of", "_key_of", "key_type", "width")
 
     def __init__(self, columns: Sequence[Field]) -> None:
+        self.width = len(columns)
+        """Number of columns."""
         self._columns_of: Callable[[Any], Columns | None] = tuple
         self._key_of: Callable[[Columns], Any] = tuple
         if len(columns) == 1:

@@ -12,7 +12,6 @@ from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, chunk_of, list_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from queryable_state.server.native_state.operators.layouts.key_columns import Columns
     from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
     from queryable_state.server.native_state.operators.state_layout import (
         RawReads,
@@ -34,47 +33,45 @@ class ListLayout(StateLayout):
         self._table = table
 
     @abstractmethod
-    def _elements(
-        self, raw: RawReads, columns: Columns, raw_value: bytes, limit: int
-    ) -> list[bytes]:
+    def _elements(self, raw: RawReads, raw_key: bytes, raw_value: bytes, limit: int) -> list[bytes]:
         """The elements of a key, each an encoded list of one, at most `limit` (0: all).
 
-        `raw_value` is the raw value of the key in the table.
+        The raw record is that of the key in the table.
         """
 
     def get(self, raw: RawReads, record_key: bytes) -> bytes | None:
-        columns, namespace, element = self._table.keys.split(record_key)
-        if columns is None or namespace != VOID_NAMESPACE or not element:
+        raw_key, end = self._table.leading_raw_key(record_key)
+        index = index_of(record_key[end:])
+        if raw_key is None or index is None:
             return None
-        batch, index = chunk_of(element)
-        elements = [] if batch else self._of_key(raw, columns, index + 1)
+        elements = self._of_key(raw, raw_key, index + 1)
         return elements[index] if index < len(elements) else None
 
     def prefix(self, raw: RawReads, prefix: bytes, limit: int = 0) -> list[tuple[bytes, bytes]]:
-        columns, end = self._table.keys.leading(prefix)
-        if columns is None or prefix[end:] not in (b"", VOID_NAMESPACE):
+        raw_key, end = self._table.leading_raw_key(prefix)
+        if raw_key is None or prefix[end:] not in (b"", VOID_NAMESPACE):
             return []
-        return list(list_records(prefix[:end], self._of_key(raw, columns, limit)))
+        return list(list_records(prefix[:end], self._of_key(raw, raw_key, limit)))
 
     def scan(
         self, raw: RawView, partition: int, after: bytes = b""
     ) -> Iterator[tuple[bytes, bytes]]:
-        table = self._table
-        decode, wire_key = table.raw_keys.decode_key, table.keys.wire_key
-        start = b""
+        table, start = self._table, b""
         if after:
-            start = key_after(table.raw_key(table.keys.columns(after)))
+            last, _ = table.leading_raw_key(after)
+            if last is None:
+                return
+            start = key_after(last)
         for raw_key, raw_value in table.scan(raw, start):
-            columns = table.columns(decode(raw_key))
-            elements = self._elements(raw, columns, raw_value, 0)
-            yield from list_records(wire_key(partition, columns), elements)
+            elements = self._elements(raw, raw_key, raw_value, 0)
+            yield from list_records(table.wire_key(partition, raw_key), elements)
 
     def changed_keys(self, changes: Overlay, partition: int) -> Iterator[bytes]:
         return self._table.changed_keys(changes, partition)
 
-    def _of_key(self, raw: RawReads, columns: Columns, limit: int) -> list[bytes]:
-        raw_value = raw.get(self._table.source, self._table.raw_key(columns))
-        return [] if raw_value is None else self._elements(raw, columns, raw_value, limit)
+    def _of_key(self, raw: RawReads, raw_key: bytes, limit: int) -> list[bytes]:
+        raw_value = raw.get(self._table.source, raw_key)
+        return [] if raw_value is None else self._elements(raw, raw_key, raw_value, limit)
 
 
 class StoredListLayout(ListLayout):
@@ -84,17 +81,17 @@ class StoredListLayout(ListLayout):
         self,
         definition: StateDefinition,
         table: RawTable,
-        read: Callable[[bytes, int], list[bytes]],
+        read: Callable[[bytes, int, int], list[bytes]],
     ) -> None:
-        """`read(raw_value, batch_time_ms)` returns the encoded elements that have not expired."""
+        """`read(raw_value, batch_time_ms, limit)` returns the first elements that have not expired.
+
+        They are encoded; limit 0: all.
+        """
         super().__init__(definition, table)
         self._read = read
 
-    def _elements(
-        self, raw: RawReads, columns: Columns, raw_value: bytes, limit: int
-    ) -> list[bytes]:
-        elements = self._read(raw_value, raw.batch_time_ms)
-        return elements[:limit] if limit else elements
+    def _elements(self, raw: RawReads, raw_key: bytes, raw_value: bytes, limit: int) -> list[bytes]:
+        return self._read(raw_value, raw.batch_time_ms, limit)
 
 
 def list_records(wire_key: bytes, elements: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
@@ -102,3 +99,11 @@ def list_records(wire_key: bytes, elements: list[bytes]) -> Iterator[tuple[bytes
     prefix = wire_key + VOID_NAMESPACE
     for index, element in enumerate(elements):
         yield prefix + list_element(0, index), element
+
+
+def index_of(suffix: bytes) -> int | None:
+    """The index that namespace and element of a list's record name; None if they name none."""
+    if not suffix.startswith(VOID_NAMESPACE) or suffix == VOID_NAMESPACE:
+        return None
+    batch, index = chunk_of(suffix[len(VOID_NAMESPACE) :])
+    return None if batch else index

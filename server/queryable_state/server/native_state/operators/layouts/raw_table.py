@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from queryable_state.server.storage.key_order import prefix_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from queryable_state.server.native_state.operators.layouts.family_keys import FamilyKeys
     from queryable_state.server.native_state.operators.layouts.key_columns import (
         Columns,
         KeyColumns,
@@ -16,22 +17,7 @@ if TYPE_CHECKING:
     from queryable_state.server.native_state.operators.state_layout import RawView
     from queryable_state.server.storage.overlay import Overlay
 
-
-class RawKeys(Protocol):
-    """Codec of the raw keys of one column family, the family's own prefix included."""
-
-    @property
-    def family(self) -> bytes:
-        """The first bytes of all raw keys of the family; empty if the source has no families."""
-
-    def encode_key(self, values: Columns) -> bytes:
-        """The raw key of these values, exactly as Spark writes it."""
-
-    def encode_prefix(self, values: Columns) -> bytes:
-        """The first bytes of all raw keys that begin with these values, the encoder's prefix."""
-
-    def decode_key(self, raw_key: bytes) -> Columns:
-        """The values of a raw key."""
+_KEY_GROUP_BYTES = 2
 
 
 class RawTable:
@@ -44,7 +30,7 @@ class RawTable:
     def __init__(
         self,
         source: int,
-        raw_keys: RawKeys,
+        raw_keys: FamilyKeys,
         keys: KeyColumns,
         columns_of: Callable[[Columns], Columns] | None = None,
         values_of: Callable[[Columns], Columns] | None = None,
@@ -54,6 +40,11 @@ class RawTable:
         self.keys = keys
         self._columns_of = columns_of
         self._values_of = values_of
+        self.transcoder = raw_keys.transcoder
+        """The transcoder of the grouping columns; None: keys go through values of Python."""
+        if self.transcoder is not None and self.transcoder.width != keys.width:
+            # The row has more columns than the key.
+            self.transcoder = None
         self._end = prefix_end(raw_keys.family) if raw_keys.family else None
 
     def columns(self, values: Columns) -> Columns:
@@ -65,6 +56,26 @@ class RawTable:
         values = columns if self._values_of is None else self._values_of(columns)
         return self.raw_keys.encode_key(values)
 
+    def leading_raw_key(self, record_key: bytes) -> tuple[bytes | None, int]:
+        """The raw key, without a tail, of the wire key that a store key begins with, and its end.
+
+        None for a key that no record has.
+        """
+        transcoder = self.transcoder
+        if transcoder is not None:
+            row, end = transcoder.row(record_key, _KEY_GROUP_BYTES)
+            return self.raw_keys.of_row(row), end
+        columns, end = self.keys.leading(record_key)
+        return None if columns is None else self.raw_key(columns), end
+
+    def wire_key(self, partition: int, raw_key: bytes) -> bytes:
+        """The wire key of a raw key."""
+        transcoder = self.transcoder
+        if transcoder is not None:
+            row = self.raw_keys.row_of(raw_key)
+            return partition.to_bytes(_KEY_GROUP_BYTES) + transcoder.key(row)
+        return self.keys.wire_key(partition, self.columns(self.raw_keys.decode_key(raw_key)))
+
     def scan(self, raw: RawView, start: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Raw records of the family from a raw key on (b"": from its first one)."""
         return raw.scan(self.source, start or self.raw_keys.family, self._end)
@@ -74,8 +85,7 @@ class RawTable:
         changed = changes.states.get(self.source)
         if changed is None:
             return
-        family, decode = self.raw_keys.family, self.raw_keys.decode_key
+        family = self.raw_keys.family
         for raw_key in changed.records:
             if raw_key.startswith(family):
-                columns = self.columns(decode(raw_key))
-                yield self.keys.wire_key(partition, columns)
+                yield self.wire_key(partition, raw_key)
