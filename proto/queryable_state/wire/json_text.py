@@ -66,6 +66,9 @@ def _from_json(value: Any, info: TypeInfo, path: str) -> Any:
         return None
     if info.kind in (Kind.ROW, Kind.TUPLE):
         return _fields_from_json(value, info, path)
+    if info.kind == Kind.LIST and isinstance(value, list):
+        element = given(info.element)
+        return tuple(_from_json(each, element, f"{path}[{i}]") for i, each in enumerate(value))
     try:
         return _scalar_from_json(value, info)
     except (TypeError, ValueError, InvalidOperation, binascii.Error) as error:
@@ -137,6 +140,8 @@ def _example(info: TypeInfo) -> str:
         return "{" + ", ".join(inner) + "}"
     if info.kind == Kind.TUPLE:
         return f"[{', '.join(_example(f.type) for f in info.fields)}]"
+    if info.kind == Kind.LIST:
+        return f"[{_example(given(info.element))}]"
     return _EXAMPLES.get(info.kind, "7")
 
 

@@ -1,4 +1,4 @@
-"""Keys as Spark groups by them: they may be null, and Spark's own hash places them."""
+"""Keys as Spark groups by them: nulls and lists, and Spark's own hash places them."""
 
 from __future__ import annotations
 
@@ -24,26 +24,31 @@ PAIR = TypeInfo(
     fields=(Field("carrier", TEXT), Field("day", TypeInfo(Kind.INT, nullable=True))),
     nullable=True,
 )
+LIST = TypeInfo(Kind.LIST, element=TEXT, nullable=True)
 TEXTS = {None: 0, "": 1, "a": 2, "null": 3}
 PAIRS: dict[Any, int] = {("AA", 1): 0, ("AA", None): 1, (None, 1): 2, (None, None): 3}
+LISTS = {None: 0, (): 1, ("a", None): 2, ("a",): 3}
 
 
 @pytest.fixture
 async def client(cluster: InProcessCluster) -> AsyncIterator[QueryableStateClient]:
-    states = [declare("texts", TEXT, max_parallelism=5), declare("pairs", PAIR, max_parallelism=5)]
+    types = {"texts": TEXT, "pairs": PAIR, "lists": LIST}
+    states = [declare(name, info, max_parallelism=5) for name, info in types.items()]
     for state in states:
         state.partitioner = SPARK_HASH
     job = cluster.job("sensors", *states)
-    await job.run(0, {"texts": TEXTS, "pairs": PAIRS})
+    await job.run(0, {"texts": TEXTS, "pairs": PAIRS, "lists": LISTS})
     async with client_of(cluster.servers[0].addresses.proxy) as opened:
         yield opened
 
 
 async def test_nulls_are_looked_up(client: QueryableStateClient) -> None:
-    for state, content in (("texts", TEXTS), ("pairs", PAIRS)):
+    contents: dict[str, dict[Any, int]] = {"texts": TEXTS, "pairs": PAIRS, "lists": LISTS}
+    for state, content in contents.items():
         found = await client.get_kv_states("sensors", state, list(content))
         assert [each and each.value() for each in found] == list(content.values())
-    for state, key, expected in (("texts", None, 0), ("pairs", {"carrier": "AA"}, 1)):
+    by_other_forms = (("texts", None, 0), ("pairs", {"carrier": "AA"}, 1), ("lists", ["a"], 3))
+    for state, key, expected in by_other_forms:
         one = await client.get_kv_state("sensors", state, key)
         assert one is not None
         assert one.value() == expected
@@ -51,9 +56,15 @@ async def test_nulls_are_looked_up(client: QueryableStateClient) -> None:
 
 
 async def test_nulls_are_scanned(client: QueryableStateClient) -> None:
-    texts = {key: state.value() async for key, state in client.scan("sensors", "texts")}
+    texts = {key: state and state.value() async for key, state in client.scan("sensors", "texts")}
     assert texts == TEXTS
-    pairs = {tuple(key): state.value() async for key, state in client.scan("sensors", "pairs")}
+    lists = {key: state and state.value() async for key, state in client.scan("sensors", "lists")}
+    assert lists == LISTS
+    table = await client.scan("sensors", "lists").to_arrow()
+    assert sorted(table["value"].to_pylist()) == [0, 1, 2, 3]
+    pairs = {
+        tuple(key): state and state.value() async for key, state in client.scan("sensors", "pairs")
+    }
     assert pairs == PAIRS
     scan = client.scan("sensors", "pairs", prefix=(None,))
     assert {tuple(key) async for key, _ in scan} == {(None, 1), (None, None)}
