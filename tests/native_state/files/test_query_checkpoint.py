@@ -217,6 +217,8 @@ def test_a_repartitioned_query_has_the_partitions_of_the_batch(
     query = _query(root)
     assert query.operators(7)[0].partitions == 2
     assert query.operators(8)[0].partitions == partitions
+    offsets.unlink()
+    assert query.operators(8)[0].partitions == 2
 
 
 @pytest.mark.parametrize("name", EARLIER)
