@@ -25,6 +25,7 @@ PROGRAMS = (
     "latency.timers",
     "latency.kafka",
     "watch",
+    "native",
     "mixed",
     "rest",
     "soak",
