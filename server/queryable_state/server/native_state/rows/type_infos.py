@@ -105,7 +105,7 @@ def key_type_of(spark_type: SparkType) -> TypeInfo:
         spark_type.kind == SparkKind.STRING and spark_type.collation != BINARY_COLLATION
     ):
         raise UnsupportedTypeError(
-            f"keys that contain Spark's type {spark_type} cannot be read: scan the state, or group "
+            f"keys that contain Spark's type {spark_type} cannot be looked up: group "
             "by another type"
         )
     if spark_type.kind == SparkKind.ARRAY:
