@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.native_state.operators.decoded_records import scanned
-from tests.native_state.operators.state_fixture import load
+from tests.native_state.operators.state_fixture import RawPartition, load
 
+from queryable_state.server.storage.overlay import Overlay, StateOverlay
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.keys.timer_keys import Clock
 from queryable_state.wire.values.value_codec import timestamp_of
@@ -136,3 +137,37 @@ def test_elements_of_a_list_expire_one_by_one() -> None:
     remaining = scanned(fixture, "items", expiries[0])
     assert 0 < len(remaining) < len(scanned(fixture, "items"))
     assert scanned(fixture, "items", expiries[-1]) == []
+
+
+def test_a_limited_read_finds_entries_behind_an_expired_one() -> None:
+    """A limit counts the entries that have not expired, wherever the expired one is."""
+    fixture = load("processor-ttl")
+    layout = fixture.layouts["bytag"]
+    records = fixture.stores[0][0][0]
+    whole = RawPartition([records], fixture.batch_time_ms)
+    entries = 0
+    for raw_key, value in records.items():
+        change = Overlay({0: StateOverlay({raw_key: None})}, 0, 0)
+        for wire_key in layout.changed_keys(change, 0):
+            entries += 1
+            # Version, null bits, place of the inner row, expiry.
+            expired = value[:17] + (1).to_bytes(8, "little") + value[25:]
+            raw = RawPartition([{**records, raw_key: expired}], fixture.batch_time_ms)
+            left = len(layout.prefix(whole, wire_key)) - 1
+            assert len(layout.prefix(raw, wire_key)) == left
+            assert len(layout.prefix(raw, wire_key, 1)) == 1
+    assert entries == len(fixture.expected["0.bytag"])
+
+
+@pytest.mark.parametrize("state", ["total", "items", "bytag"])
+def test_rows_of_an_earlier_schema_are_read_as_the_newest(state: str) -> None:
+    """Keys that no later batch wrote lack the added fields, which are null."""
+    fixture = load("processor-evolved")
+    found = []
+    for each in scanned(fixture, state):
+        entry = ([each.element],) if state == "bytag" else ()
+        found.append((each.key, *entry, each.value))
+    assert sorted(found, key=repr) == sorted(_values(fixture, state), key=repr)
+    value_type = fixture.layouts["total"].definition.value_type
+    assert value_type is not None
+    assert value_type.simple_string() == "struct<label:string,sum:double,seen:bigint>"

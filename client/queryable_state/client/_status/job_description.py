@@ -68,7 +68,7 @@ class JobDescription:
         yield "batch", f"{batch.batch_id}: {batch.batch_ms:,} ms, visible after {batch.lag_ms:,} ms"
         yield (
             "rows",
-            f"{rates.input_rows_per_s:,.0f}/s in, {rates.processed_rows_per_s:,.0f}/s processed",
+            f"{rates.rows_per_s:,.0f}/s in the last minute",
         )
         if self.watermark.watermark_ms:
             yield "watermark", time_text(self.watermark.watermark_ms)

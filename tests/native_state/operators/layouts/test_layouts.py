@@ -52,13 +52,16 @@ def test_get_finds_each_scanned_record(state: tuple[StateLayout, list[RawPartiti
 
 
 def test_prefix_gives_the_records_of_a_key(state: tuple[StateLayout, list[RawPartition]]) -> None:
-    """A read by wire key gives the scanned records in the order of store keys, or the first."""
+    """A read by wire key gives the scanned records in the order of store keys, or some of them."""
     layout, partitions = state
     for partition, raw in enumerate(partitions):
         for key, records in _by_key(layout, partition, raw).items():
             assert records == sorted(records)
             assert layout.prefix(raw, key) == records
-            assert layout.prefix(raw, key, 1) == records[:1]
+            for limit in (1, 2, len(records) + 1):
+                some = layout.prefix(raw, key, limit)
+                assert len(some) == min(limit, len(records))
+                assert set(some) <= set(records)
 
 
 def test_a_scan_goes_on_behind_any_key(state: tuple[StateLayout, list[RawPartition]]) -> None:

@@ -8,7 +8,9 @@ from queryable_state.server.native_state.operators.layouts.key_columns import Ke
 from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
 from queryable_state.server.native_state.operators.layouts.row_values import values_of_columns
 from queryable_state.server.native_state.operators.layouts.value_layout import ValueLayout
+from queryable_state.server.native_state.rows.type_infos import distinct_names
 from queryable_state.v1 import registration_pb2
+from queryable_state.wire.schema.type_model import Field
 
 if TYPE_CHECKING:
     from queryable_state.server.native_state.operators.layouts.key_columns import Columns
@@ -52,4 +54,8 @@ def _flat_values(rows: StoredRows) -> RowValues:
         state, *timeout = rows.columns(row)
         return (*(no_state if state is None else state), *timeout)
 
-    return values_of_columns([*state.type.fields, *timeout], columns_of)
+    fields = [*state.type.fields, *timeout]
+    names = distinct_names([field.name for field in fields])
+    return values_of_columns(
+        [Field(name, field.type) for name, field in zip(names, fields, strict=True)], columns_of
+    )

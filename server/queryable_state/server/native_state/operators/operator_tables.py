@@ -86,21 +86,6 @@ class OperatorTables:
                 return source
         raise self.damaged(f"it has no store {store!r}")
 
-    def _family(self, store: str, family: str) -> ColumnFamilySchema:
-        schema = self.families(store).get(family)
-        if schema is None:
-            raise self.damaged(f"store {store!r} has no column family {family!r}")
-        return schema
-
-    def _is_avro(self) -> bool:
-        """True for rows in Avro form; raises UnsupportedFormatError for an unknown form."""
-        encoding = self._conf.get(ENCODING_FORMAT, _UNSAFE_ROW)
-        if encoding not in (_UNSAFE_ROW, _AVRO):
-            raise self.unsupported(
-                f"{ENCODING_FORMAT} {encoding}, known are {_UNSAFE_ROW}, {_AVRO}"
-            )
-        return encoding == _AVRO
-
     def families(self, store: str = DEFAULT_STORE) -> Mapping[str, ColumnFamilySchema]:
         """The column families of a store by name."""
         schema = self._schemas.get(store)
@@ -184,3 +169,18 @@ class OperatorTables:
             f"the checkpoint describes operator {self.metadata.operator_id} "
             f"({self.name}) wrongly: {what}"
         )
+
+    def _family(self, store: str, family: str) -> ColumnFamilySchema:
+        schema = self.families(store).get(family)
+        if schema is None:
+            raise self.damaged(f"store {store!r} has no column family {family!r}")
+        return schema
+
+    def _is_avro(self) -> bool:
+        """True for rows in Avro form; raises UnsupportedFormatError for an unknown form."""
+        encoding = self._conf.get(ENCODING_FORMAT, _UNSAFE_ROW)
+        if encoding not in (_UNSAFE_ROW, _AVRO):
+            raise self.unsupported(
+                f"{ENCODING_FORMAT} {encoding}, known are {_UNSAFE_ROW} and {_AVRO}"
+            )
+        return encoding == _AVRO

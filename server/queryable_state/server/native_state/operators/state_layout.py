@@ -99,7 +99,7 @@ class StateLayout(ABC):
     def prefix(self, raw: RawReads, prefix: bytes, limit: int = 0) -> list[tuple[bytes, bytes]]:
         """The records of a whole wire key, or of a whole wire key and namespace.
 
-        In the order of their store keys, at most `limit` (0: all).
+        In the order of their store keys, at most `limit` (0: all); any of them, if there are more.
         """
 
     @abstractmethod

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from queryable_state.server.native_state.files.checkpoint_logs import CommitEntry
     from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
-
     from queryable_state.server.native_state.server.served_partition import ServedPartition
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
-
     from queryable_state.server.native_state.server.query_states import QueryStates
     from queryable_state.server.native_state.server.served_query import ServedQuery
     from queryable_state.server.state_server.base.thread_pool import ThreadPool

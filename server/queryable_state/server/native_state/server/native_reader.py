@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
     from queryable_state.server.native_state.server.served_query import ServedQuery
-
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.server.state_server.queries.state_reader import StateReader

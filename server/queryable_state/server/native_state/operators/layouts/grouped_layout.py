@@ -58,16 +58,25 @@ class GroupedLayout(StateLayout):
         columns, end = table.keys.leading(prefix)
         if columns is None:
             return []
-        wire_key, namespace = prefix[:end], prefix[end:]
-        # Expired records and those of other namespaces are left out, and the order of raw keys is
-        # not that of store keys: no limit on raw records.
-        found = raw.prefix(table.source, table.raw_keys.encode_prefix(self._prefix_values(columns)))
-        decode, time_ms = table.raw_keys.decode_key, raw.batch_time_ms
-        records = self._records(
-            wire_key, ((decode(raw_key), value) for raw_key, value in found), time_ms
-        )
-        records = [each for each in records if each[0].startswith(namespace, end)]
+        begin = table.raw_keys.encode_prefix(self._prefix_values(columns))
+        found = raw.prefix(table.source, begin, limit)
+        records = self._of_key(prefix, end, found, raw.batch_time_ms)
+        if limit and len(found) == limit > len(records):
+            # Some have expired or another namespace: others may be behind them.
+            found = raw.prefix(table.source, begin)
+            records = self._of_key(prefix, end, found, raw.batch_time_ms)
         return records[:limit] if limit else records
+
+    def _of_key(
+        self, prefix: bytes, key_end: int, found: list[tuple[bytes, bytes]], time_ms: int
+    ) -> list[tuple[bytes, bytes]]:
+        """Those of the raw records of a key whose store keys begin with a prefix."""
+        decode = self._table.raw_keys.decode_key
+        decoded = ((decode(raw_key), value) for raw_key, value in found)
+        records = self._records(prefix[:key_end], decoded, time_ms)
+        if key_end == len(prefix):
+            return records
+        return [each for each in records if each[0].startswith(prefix)]
 
     def scan(
         self, raw: RawView, partition: int, after: bytes = b""

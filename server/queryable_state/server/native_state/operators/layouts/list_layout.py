@@ -81,15 +81,17 @@ class StoredListLayout(ListLayout):
         self,
         definition: StateDefinition,
         table: RawTable,
-        read: Callable[[bytes, int], list[bytes]],
+        read: Callable[[bytes, int, int], list[bytes]],
     ) -> None:
-        """`read(raw_value, batch_time_ms)` returns the encoded elements that have not expired."""
+        """`read(raw_value, batch_time_ms, limit)` returns the first elements that have not expired.
+
+        They are encoded; limit 0: all.
+        """
         super().__init__(definition, table)
         self._read = read
 
     def _elements(self, raw: RawReads, raw_key: bytes, raw_value: bytes, limit: int) -> list[bytes]:
-        elements = self._read(raw_value, raw.batch_time_ms)
-        return elements[:limit] if limit else elements
+        return self._read(raw_value, raw.batch_time_ms, limit)
 
 
 def list_records(wire_key: bytes, elements: list[bytes]) -> Iterator[tuple[bytes, bytes]]:

@@ -18,7 +18,7 @@ export function Figures({ description, now }) {
   const completed = checkpoints.last_completed;
   const running = batch.running_batch_id >= 0 && batch.running_since_ms ? asOf - batch.running_since_ms : null;
   return html`<dl class="figures">
-    <${Figure} name="rows processed" value=${rate(rates.processed_rows_per_s ?? 0)} detail="per second" title=${`arrived: ${rate(rates.input_rows_per_s ?? 0)} per second; newest batch: ${count(rates.rows ?? 0)} rows`} />
+    <${Figure} name="rows per second" value=${rate(rates.rows_per_s ?? 0)} detail="in the last minute" title=${`newest batch: ${count(rates.rows ?? 0)} rows`} />
     <${Figure} name="batch" value=${duration(batch.batch_ms ?? 0)} detail=${running !== null ? `running for ${duration(running)}` : batch.ended_at_ms ? `ended ${ago(batch.ended_at_ms, asOf)}` : ""} />
     <${Figure} name="commit" value=${duration(batch.commit_ms ?? 0)} detail=${`visible after ${duration(batch.lag_ms ?? 0)}`} />
     <${Figure} name="watermark age" value=${watermarkAge(watermark, asOf)} detail=${watermark.watermark_ms ? `moved ${ago(watermark.moved_at_ms, asOf)}` : "no event time"} title=${watermark.watermark_ms ? utc(watermark.watermark_ms) : ""} />
