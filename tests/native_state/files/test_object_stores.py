@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.checkpoint.conftest import BUCKET, s3_endpoint, s3_options
-from tests.native_state.files.conftest import WITH_DELTAS
 from tests.native_state.files.restored import (
     change,
     restored,
@@ -138,7 +137,9 @@ class _WithoutListings(LocalStorage):
         raise AssertionError(f"{path} is looked for")
 
 
-@pytest.mark.parametrize("name", WITH_DELTAS)
+@pytest.mark.parametrize(
+    "name", ["aggregation-hdfs-lz4", "aggregation-rocksdb-unique-ids", "collector-rocksdb"]
+)
 def test_a_query_is_followed_without_listing_a_folder(
     name: str, checkpoint: Callable[[str], Path]
 ) -> None:

@@ -11,6 +11,12 @@ from queryable_state.server.native_state.files.operator_metadata import (
     StoreMetadata,
 )
 from queryable_state.server.native_state.files.outcomes import UnsupportedFormatError
+from queryable_state.server.native_state.files.store_schema import (
+    NO_PREFIX,
+    ColumnFamilySchema,
+    KeyEncoder,
+    StoreSchema,
+)
 from queryable_state.server.native_state.operators.operator_states import (
     queryable_names,
     states_of,
@@ -44,3 +50,25 @@ def test_an_unknown_operator_is_refused_by_its_name() -> None:
     assert isinstance(refusal, UnsupportedFormatError)
     assert "operator 4 (futureExec)" in str(refusal)
     assert "newer version" in str(refusal)
+
+
+def test_a_state_variable_that_cannot_be_read_does_not_hide_the_others() -> None:
+    """A newer Spark may have kinds of state variables that this version does not know."""
+    variables = [
+        {"stateName": "counts", "stateVariableType": "FutureState", "ttlEnabled": False},
+        {"stateName": "total", "stateVariableType": "ValueState", "ttlEnabled": False},
+    ]
+    metadata = OperatorMetadata(
+        2,
+        "transformWithStateExec",
+        (StoreMetadata("default", 2, 0),),
+        {"stateVariables": variables},
+    )
+    struct = '{"type":"struct","fields":[{"name":"value","type":"long","nullable":true}]}'
+    family = ColumnFamilySchema("total", struct, struct, KeyEncoder(NO_PREFIX))
+    schemas = {"default": StoreSchema({"total": family})}
+    found = states_of([OperatorTables(metadata, schemas, {}, {"total": 2})])
+    assert [layout.definition.queryable_name for layout in found.layouts] == ["total"]
+    (refusal,) = found.refusals
+    assert "state variable 'counts' of operator 2 is left out" in str(refusal)
+    assert "FutureState" in str(refusal)

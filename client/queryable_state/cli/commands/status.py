@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.cli.answers import print_json
 from queryable_state.cli.arguments import add_operation
+from queryable_state.cli.completed_names import complete
 from queryable_state.cli.tables import bytes_text, ms_text, percent_text, table, time_text
 
 if TYPE_CHECKING:
@@ -44,9 +45,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _add_job(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    job = parser.add_argument(
         "job", nargs="?", metavar="JOB", help="id or name (default: the only job that runs)"
     )
+    complete(job, "jobs")
 
 
 async def _status(options: argparse.Namespace, client: QueryableStateClient) -> int:
@@ -120,8 +122,8 @@ def _lines(job: JobDescription) -> Iterator[str]:
     yield _batch_line(job)
     if job.is_reported:
         yield (
-            f"rows: {job.rates.rows:,}, {job.rates.input_rows_per_s:,.0f}/s in, "
-            f"{job.rates.processed_rows_per_s:,.0f}/s processed; restarts: {job.restarts}"
+            f"rows: {job.rates.rows_per_s:,.0f}/s in the last minute, {job.rates.rows:,} in the "
+            f"newest batch; restarts: {job.restarts}"
         )
     if job.watermark.watermark_ms:
         moved_ms = job.watermark.moved_at_ms

@@ -73,8 +73,7 @@ class JobDescription:
                 "batch",
                 f"{batch.batch_id}: {batch.batch_ms:,} ms, visible after {batch.lag_ms:,} ms",
             )
-            processed = f"{rates.processed_rows_per_s:,.0f}/s processed"
-            yield "rows", f"{rates.input_rows_per_s:,.0f}/s in, {processed}"
+            yield "rows", f"{rates.rows_per_s:,.0f}/s in the last minute"
         else:
             yield "batch", str(batch.batch_id)
         if self.watermark.watermark_ms:

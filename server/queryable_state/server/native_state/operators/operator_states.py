@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from queryable_state.server.native_state.files.outcomes import UnsupportedFormatError
 from queryable_state.server.native_state.operators import operator_names as spark
 from queryable_state.server.native_state.operators.aggregation import aggregation
 from queryable_state.server.native_state.operators.deduplication import (
@@ -17,18 +19,20 @@ from queryable_state.server.native_state.operators.joins import stream_join
 from queryable_state.server.native_state.operators.limit import limit
 from queryable_state.server.native_state.operators.session_windows import session_windows
 from queryable_state.server.native_state.operators.transform_with_state import (
-    transform_with_state,
+    state_variables,
+    variable_state,
 )
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from queryable_state.server.native_state.operators.operator_tables import OperatorTables
     from queryable_state.server.native_state.operators.state_layout import (
         StateDefinition,
         StateLayout,
     )
+    from queryable_state.server.native_state.operators.transform_with_state import StateVariable
 
 _OPERATORS: Mapping[str, Callable[[OperatorTables], list[StateLayout]]] = {
     spark.AGGREGATION: aggregation,
@@ -39,12 +43,15 @@ _OPERATORS: Mapping[str, Callable[[OperatorTables], list[StateLayout]]] = {
     spark.JOIN: stream_join,
     spark.GROUPS: groups_with_state,
     spark.GROUPS_IN_PANDAS: groups_with_state,
-    "transformWithStateExec": transform_with_state,
-    "transformWithStateInPandasExec": transform_with_state,
-    "transformWithStateInPySparkExec": transform_with_state,
     spark.LIMIT: limit,
 }
 """By Spark's name in the operator's metadata."""
+
+_TRANSFORM_WITH_STATE = (
+    "transformWithStateExec",
+    "transformWithStateInPandasExec",
+    "transformWithStateInPySparkExec",
+)
 
 
 class FoundStates(NamedTuple):
@@ -59,31 +66,45 @@ class FoundStates(NamedTuple):
 def states_of(operators: Iterable[OperatorTables]) -> FoundStates:
     """The states of a query's operators.
 
-    An operator that this version cannot read does not hide the others. Raises `CorruptDataError`
-    if the checkpoint contradicts itself.
+    What this version cannot read does not hide the rest. Raises `CorruptDataError` if the
+    checkpoint contradicts itself.
     """
     found = FoundStates([], [])
     for operator in operators:
-        try:
-            found.layouts.extend(operator_states(operator))
-        except InvalidRequestError as problem:
-            if problem.reason != Reason.UNSUPPORTED:
-                raise
-            found.refusals.append(problem)
+        for what, make in _makers(operator):
+            try:
+                found.layouts.extend(make())
+            except InvalidRequestError as problem:
+                if problem.reason != Reason.UNSUPPORTED:
+                    raise
+                found.refusals.append(UnsupportedFormatError(f"{what} is left out: {problem}"))
     names = queryable_names([layout.definition for layout in found.layouts])
     for layout, name in zip(found.layouts, names, strict=True):
         layout.definition = replace(layout.definition, queryable_name=name)
     return found
 
 
-def operator_states(operator: OperatorTables) -> list[StateLayout]:
-    """The states of one operator; raises UNSUPPORTED if this version cannot read it."""
+def _makers(operator: OperatorTables) -> Iterator[tuple[str, Callable[[], list[StateLayout]]]]:
+    """What can be left out alone, in words, and functions that make its states."""
+    number = operator.metadata.operator_id
+    if operator.name in _TRANSFORM_WITH_STATE:
+        for variable in state_variables(operator):
+            what = f"state variable {variable.name!r} of operator {number}"
+            yield what, partial(_variable, operator, variable)
+    else:
+        yield f"operator {number}, {operator.name}", partial(_states, operator)
+
+
+def _states(operator: OperatorTables) -> list[StateLayout]:
     states = _OPERATORS.get(operator.name)
     if states is None:
-        raise operator.unsupported(
-            f"an unknown operator name, known are {', '.join(sorted(_OPERATORS))}"
-        )
+        known = sorted((*_OPERATORS, *_TRANSFORM_WITH_STATE))
+        raise operator.unsupported(f"an unknown name, known are {', '.join(known)}")
     return states(operator)
+
+
+def _variable(operator: OperatorTables, variable: StateVariable) -> list[StateLayout]:
+    return [variable_state(operator, variable)]
 
 
 def queryable_names(states: list[StateDefinition]) -> list[str]:

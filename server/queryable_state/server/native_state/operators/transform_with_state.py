@@ -7,7 +7,7 @@ are Spark's own: indexes and counters of TTL and lists, which are no states, and
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from queryable_state.server.native_state.operators.layouts.key_columns import KeyColumns
 from queryable_state.server.native_state.operators.layouts.list_layout import StoredListLayout
@@ -36,20 +36,32 @@ _NEVER = -1
 """Expiry of a value that does not expire."""
 
 
-def transform_with_state(operator: OperatorTables) -> list[StateLayout]:
-    """A state for each state variable, and `timers` if the query has timers."""
+class StateVariable(NamedTuple):
+    """A state variable of a processor, or its timers."""
+
+    name: str
+    kind: str
+    """Spark's name of the kind: `ValueState`."""
+    has_ttl: bool
+
+
+def state_variables(operator: OperatorTables) -> list[StateVariable]:
+    """The state variables that the operator's metadata names, sorted by name."""
     try:
         variables: Sequence[Mapping[str, Any]] = operator.metadata.properties["stateVariables"]
-        facts = [
-            (str(each["stateName"]), str(each["stateVariableType"]), bool(each["ttlEnabled"]))
+        return sorted(
+            StateVariable(
+                str(each["stateName"]), str(each["stateVariableType"]), bool(each["ttlEnabled"])
+            )
             for each in variables
-        ]
+        )
     except (KeyError, TypeError) as problem:
         raise operator.damaged(f"it does not name its state variables ({problem!r})") from problem
-    return [_layout(operator, *each) for each in sorted(facts)]
 
 
-def _layout(operator: OperatorTables, name: str, kind: str, has_ttl: bool) -> StateLayout:
+def variable_state(operator: OperatorTables, variable: StateVariable) -> StateLayout:
+    """The state of a state variable; timers are the state `timers`."""
+    name, kind, has_ttl = variable
     match kind:
         case "ValueState":
             return _value(operator, name, has_ttl)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.files.store_files import Provider
+from queryable_state.server.native_state.files.store_schema import DEFAULT_COLUMN_FAMILY
 from queryable_state.server.native_state.operators.operator_states import states_of
 from queryable_state.server.native_state.operators.operator_tables import OperatorTables
 from queryable_state.server.native_state.operators.physical_form import physical_form
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.native_state.files.operator_metadata import OperatorMetadata
     from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
+    from queryable_state.server.native_state.files.store_schema import StoreSchema
     from queryable_state.server.native_state.operators.physical_form import PhysicalForm
     from queryable_state.server.native_state.operators.state_layout import StateLayout
     from queryable_state.server.native_state.server.batch_facts import BatchFacts
@@ -97,12 +99,22 @@ class StatesReader:
         schemas = {
             store.name: self._checkpoint.schema(operator, store.name) for store in operator.stores
         }
-        return OperatorTables(operator, schemas, facts.conf, self._family_ids(operator, facts))
+        return OperatorTables(
+            operator, schemas, facts.conf, self._family_ids(operator, schemas, facts)
+        )
 
-    def _family_ids(self, operator: OperatorMetadata, facts: BatchFacts) -> Mapping[str, int]:
-        """The ids of the column families, as the newest snapshot of any partition has them."""
+    def _family_ids(
+        self, operator: OperatorMetadata, schemas: Mapping[str, StoreSchema], facts: BatchFacts
+    ) -> Mapping[str, int]:
+        """The ids of the column families, as the newest snapshot of any partition has them.
+
+        Not all partitions of operators without other families exist: aggregations without a key
+        and limits have one.
+        """
         for partition in range(operator.partitions):
             for source, store in enumerate(operator.stores):
+                if schemas[store.name].column_families.keys() <= {DEFAULT_COLUMN_FAMILY}:
+                    continue
                 files = self._checkpoint.store(
                     operator.operator_id, partition, store.name, facts.conf
                 )

@@ -1,0 +1,1 @@
+"""State that Spark keeps itself: look-ups beside our own state and Spark's reader; following."""

@@ -1,0 +1,171 @@
+"""`python -m benchmarks.native`: state that Spark keeps itself, served from its checkpoint.
+
+A query of plain Structured Streaming writes a million keys. A server loads its checkpoint, and a
+client looks up random keys of it, of our own state, and with Spark's state reader. Then a query
+runs batch after batch, with a follower and without. Every answer is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+from dataclasses import asdict
+from typing import Any
+
+from benchmarks.arguments import EXPERIMENTS, add_common_arguments, write_run
+from benchmarks.child_process import LineProcess
+from benchmarks.figures import table, thousands
+from benchmarks.machine import Machine, NoiseMeter
+from benchmarks.signals import run_async
+
+IN_FLIGHT = (1, 64, 1024)
+READER_LOOKUPS = 10
+
+
+class SparkQueries:
+    """The commands of `spark_process`."""
+
+    def __init__(self, process: LineProcess) -> None:
+        self._process = process
+
+    async def call(self, name: str, *arguments: object) -> dict[str, Any]:
+        """Runs one command."""
+        return await asyncio.to_thread(self._process.command, json.dumps([name, *arguments]))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.native", description=__doc__)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--batches", type=int, default=100, help="of each run with a follower")
+    add_common_arguments(
+        parser,
+        rounds="of all loops",
+        seconds=(3.0, "of each loop, after warm-up"),
+        quick="100,000 keys, one short round",
+    )
+    options = parser.parse_args()
+    if options.quick:
+        options.keys, options.batches, options.rounds, options.seconds = 100_000, 20, 1, 0.5
+    # Before the first import of gRPC, in this process and its children.
+    os.environ.setdefault("GRPC_EXPERIMENTS", EXPERIMENTS)
+    return run_async(run(options))
+
+
+async def run(options: argparse.Namespace) -> int:
+    """Measures, prints and writes the figures."""
+    machine, meter = Machine.here(), NoiseMeter()
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="benchmark-native-") as folder:
+        command = [sys.executable, "-m", "benchmarks.native.spark_process", folder]
+        with LineProcess("the Spark process", command) as process:
+            spark = SparkQueries(process)
+            figures["lookups"] = await _lookups(spark, options)
+            figures["following"] = await _following(spark, options.batches)
+    print("\n".join([*machine.lines(), meter.line()]))
+    print(_report(figures, options.keys))
+    write_run(options, machine, meter, figures)
+    return 0
+
+
+async def _lookups(spark: SparkQueries, options: argparse.Namespace) -> dict[str, Any]:
+    from benchmarks.capacity.dataset import DerivedRecords, key_of
+    from benchmarks.capacity.loader import loader
+    from benchmarks.native.lookups import native_loop, own_loop
+    from benchmarks.native.served import ServedCheckpoint
+
+    written = await spark.call("write", options.keys)
+    checkpoint = written["checkpoint"]
+    reader_keys = [key_of(n * 7919 % options.keys) for n in range(READER_LOOKUPS)]
+    reader = await spark.call("read", checkpoint, reader_keys)
+    records = DerivedRecords(options.keys)
+    found: dict[str, Any] = {"write_s": written["seconds"], "reader_ms": reader["ms"]}
+    with loader(options.keys, "rocksdb") as handle:
+        job = await asyncio.to_thread(handle.describe)
+        await asyncio.to_thread(handle.load)
+        with ServedCheckpoint(checkpoint) as served:
+            found["start_s"], found["loaded_rss_bytes"] = served.start_s, served.rss_bytes
+            loops: dict[str, list[Any]] = {"native": [], "own": []}
+            for _ in range(options.rounds):
+                for in_flight in IN_FLIGHT:
+                    load = {"in_flight": in_flight, "seconds": options.seconds}
+                    native = await native_loop(served.address, options.keys, **load)
+                    own = await own_loop(records, job, **load)
+                    loops["native"].append({"in_flight": in_flight, **asdict(native)})
+                    loops["own"].append({"in_flight": in_flight, **asdict(own)})
+            found["warm_rss_bytes"] = served.rss_bytes
+    return found | loops
+
+
+async def _following(spark: SparkQueries, batches: int) -> dict[str, Any]:
+    from benchmarks.native.lookups import freshness_ms
+    from benchmarks.native.served import ServedCheckpoint
+
+    checkpoint = (await spark.call("run"))["checkpoint"]
+    alone = (await spark.call("batches", batches))["ms"]
+    with ServedCheckpoint(checkpoint, "--follow") as served:
+        fresh = await freshness_ms(served.address, checkpoint, batches)
+        cpu_s = served.cpu_s
+        followed = (await spark.call("batches", batches))["ms"]
+        cpu_ms = (served.cpu_s - cpu_s) * 1000 / batches
+    alone_again = (await spark.call("batches", batches))["ms"]
+    return {
+        "freshness_ms": sorted(fresh),
+        "alone_ms": alone + alone_again,
+        "followed_ms": followed,
+        "server_cpu_ms_per_batch": cpu_ms,
+    }
+
+
+def _report(figures: dict[str, Any], keys: int) -> str:
+    lookups, following = figures["lookups"], figures["following"]
+    reader_ms = statistics.median(lookups["reader_ms"])
+    rows = []
+    for in_flight in IN_FLIGHT:
+        native, own = (
+            [each for each in lookups[kind] if each["in_flight"] == in_flight]
+            for kind in ("native", "own")
+        )
+        native_rate, own_rate = (
+            statistics.median(each["per_second"] for each in loops) for loops in (native, own)
+        )
+        p50 = statistics.median(each["p50_us"] for each in native)
+        p99 = statistics.median(each["p99_us"] for each in native)
+        rows.append(
+            [
+                str(in_flight),
+                thousands(native_rate),
+                f"{p50 / 1000:.2f} ms",
+                f"{p99 / 1000:.2f} ms",
+                f"{native_rate / own_rate:.2f}",
+                f"{native_rate * reader_ms / 1000:,.0f}",
+            ]
+        )
+    fresh = following["freshness_ms"]
+    header = ["in flight", "a second", "p50", "p99", "/ own state", "/ Spark's reader"]
+    return "\n".join(
+        [
+            (
+                f"{keys:,} keys: served {lookups['start_s']:.1f} s after the start of the process, "
+                f"RSS {lookups['loaded_rss_bytes'] / 2**20:.0f} MiB, after the look-ups "
+                f"{lookups['warm_rss_bytes'] / 2**20:.0f} MiB"
+            ),
+            f"Spark's reader: {reader_ms:.0f} ms a key",
+            table(header, rows),
+            (
+                f"commits/N to an answer: p50 {fresh[len(fresh) // 2]:.0f} ms, p95 "
+                f"{fresh[int(len(fresh) * 0.95)]:.0f} ms; batches take "
+                f"{statistics.median(following['alone_ms']):.0f} ms alone, "
+                f"{statistics.median(following['followed_ms']):.0f} ms followed; the follower uses "
+                f"{following['server_cpu_ms_per_batch']:.1f} ms of CPU a batch"
+            ),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
