@@ -135,8 +135,8 @@ def _lines(shown: _Shown) -> Iterator[str]:
     yield ""
     if job.is_reported:
         yield (
-            f"rows/s {job.rates.rows_per_s:,.0f}   batch {batch.batch_id}: {job.rates.rows:,} rows, "
-            f"{ms_text(batch.batch_ms)}, commit {ms_text(batch.commit_ms)}, "
+            f"rows/s {job.rates.rows_per_s:,.0f}   batch {batch.batch_id}: "
+            f"{job.rates.rows:,} rows, {ms_text(batch.batch_ms)}, commit {ms_text(batch.commit_ms)}, "
             f"visible after {ms_text(batch.lag_ms)}   restarts {job.restarts}"
         )
     else:

@@ -50,8 +50,8 @@ class JobDescription:
     history: tuple[HistoryPoint, ...]
     """Of the last hour, oldest first; only if it was asked for."""
     is_reported: bool
-    """True once a driver has reported a batch; False: rates and durations are unknown, as of a
-    query whose checkpoint is served."""
+    """False if no driver reports on the job, as on a query whose checkpoint is served: its rates,
+    durations and checkpoints are unknown."""
     as_of_ms: int
     age_ms: int
     """The driver does not answer: age of this description. 0: it is current."""
@@ -118,7 +118,7 @@ class JobDescription:
                 SnapshotProgress(**scalars(SnapshotProgress, each)) for each in message.savepoints
             ),
             history=tuple(HistoryPoint(**scalars(HistoryPoint, p)) for p in message.history),
-            is_reported=message.HasField("rates"),
+            is_reported=message.HasField("rates") or message.HasField("checkpoints"),
             as_of_ms=message.as_of_ms,
             age_ms=message.age_ms,
         )
