@@ -93,6 +93,19 @@ def test_a_query_without_changelogs_is_followed_by_snapshots(
         assert plan.snapshot.version == store.newest
 
 
+@pytest.mark.parametrize("name", ["aggregation-hdfs-lz4", "aggregation-rocksdb-lz4"])
+def test_a_version_that_has_only_a_snapshot_has_no_delta(
+    name: str, checkpoint: Callable[[str], Path]
+) -> None:
+    """Repartitioned state is written as snapshots."""
+    for store in _stores(checkpoint(name)):
+        snapshot = store.plan(store.newest).snapshot
+        assert snapshot is not None
+        version = range(snapshot.version, snapshot.version + 1)
+        _remove(store, version, "changelog", "delta")
+        assert store.files.delta(snapshot.version) is None
+
+
 @pytest.mark.parametrize("name", ROCKSDB)
 def test_a_snapshot_has_as_many_records_as_its_metadata_says(
     name: str, checkpoint: Callable[[str], Path]

@@ -119,28 +119,19 @@ def _lines(job: JobDescription) -> Iterator[str]:
         yield f"{finding.severity} {finding.code}{since}: {finding.message}"
         yield f"  next: {finding.next_step}"
     yield ""
-    batch = job.last_batch
-    running = f", batch {batch.running_batch_id} runs" if batch.running_batch_id >= 0 else ""
-    if batch.ended_at_ms:
-        yield (
-            f"batch {batch.batch_id}: {ms_text(batch.batch_ms)}, "
-            f"commit {ms_text(batch.commit_ms)}, visible after {ms_text(batch.lag_ms)}{running}"
-        )
+    yield _batch_line(job)
+    if job.is_reported:
         yield (
             f"rows: {job.rates.rows_per_s:,.0f}/s in the last minute, {job.rates.rows:,} in the "
             f"newest batch; restarts: {job.restarts}"
         )
-    else:
-        # No run of it has been measured in this process.
-        newest = "none committed" if batch.batch_id < 0 else str(batch.batch_id)
-        yield f"batch: {newest}{running}; restarts: {job.restarts}"
     if job.watermark.watermark_ms:
-        yield (
-            f"watermark: {time_text(job.watermark.watermark_ms)}, "
-            f"{_age(job, job.watermark.watermark_ms)} behind, moved "
-            f"{_age(job, job.watermark.moved_at_ms)} ago"
-        )
-    yield _checkpoint_line(job)
+        watermark_ms, moved_ms = job.watermark.watermark_ms, job.watermark.moved_at_ms
+        moved = f", moved {_age(job, moved_ms)} ago" if moved_ms else ""
+        behind = _age(job, watermark_ms)
+        yield f"watermark: {time_text(watermark_ms)}, {behind} behind{moved}"
+    if job.is_reported or job.checkpoints.last_completed is not None:
+        yield _checkpoint_line(job)
     for snapshot in (job.checkpoints.running, *job.savepoints):
         if snapshot is not None:
             kind = "savepoint" if snapshot.savepoint else "checkpoint"
@@ -167,6 +158,20 @@ def _lines(job: JobDescription) -> Iterator[str]:
     if rows:
         yield ""
         yield from table(("operator", "states", "key groups", "server", "state"), rows)
+
+
+def _batch_line(job: JobDescription) -> str:
+    batch = job.last_batch
+    if not job.is_reported:
+        # No driver has told how long its batches take.
+        ended = f", committed {time_text(batch.ended_at_ms)}" if batch.ended_at_ms else ""
+        visible = f", visible after {ms_text(batch.lag_ms)}" if batch.lag_ms else ""
+        return f"batch {batch.batch_id}{ended}{visible}"
+    running = f", batch {batch.running_batch_id} runs" if batch.running_batch_id >= 0 else ""
+    return (
+        f"batch {batch.batch_id}: {ms_text(batch.batch_ms)}, commit {ms_text(batch.commit_ms)}, "
+        f"visible after {ms_text(batch.lag_ms)}{running}"
+    )
 
 
 def _checkpoint_line(job: JobDescription) -> str:
