@@ -28,6 +28,8 @@ PROGRAMS = (
     "native",
     "mixed",
     "rest",
+    "page",
+    "metrics",
     "soak",
     "recovery",
     "capacity",

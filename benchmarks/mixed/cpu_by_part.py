@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
 MARK = "BENCHMARK_MIXED_RUN"
 """The environment variable that marks all child processes, redis and Spark included."""
-PARTS = ("JVM", "Python workers", "state server", "redis-server", "driver's Python", "client")
+PARTS = (
+    "JVM",
+    "Python workers",
+    "state server",
+    "web process",
+    "redis-server",
+    "driver's Python",
+    "client",
+)
 
 
 def part_of(command: Sequence[str]) -> str:
@@ -26,6 +34,8 @@ def part_of(command: Sequence[str]) -> str:
         return "redis-server"
     if "benchmarks.soak" in line:
         return "client"
+    if "queryable_state.server.web" in line:
+        return "web process"
     if "queryable_state.server" in line:
         return "state server"
     return "driver's Python" if "benchmarks.mixed.job" in line else "Python workers"

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 CHECKPOINT = "checkpoint"
 """The name that `own_variants.start` gives the folder."""
 _POLL_S = 0.2
+_WEB_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,16 @@ class Job:
 
 
 @contextlib.contextmanager
-def own_job(spark: SparkSession, supply: Supply, work: Path) -> Iterator[Job]:
-    """Runs our built-in sums: RocksDB, queryable, every batch durable before it commits."""
+def own_job(spark: SparkSession, supply: Supply, work: Path, *, web: bool) -> Iterator[Job]:
+    """Runs our built-in sums: RocksDB, queryable, every batch durable before it commits.
+
+    `web`: the addresses have the URL of REST and the page.
+    """
     with StreamExecutionEnvironment.get_execution_environment(spark) as environment:
         job = own_variants.start("sums", environment, spark, supply.pattern, work)
         addresses = {"address": job.proxy_address(), "job_id": job.job_id}
+        if web:
+            addresses["web"] = job.web_address(timeout_s=_WEB_S)
         yield Job(job.query, addresses, job.process_all_available)
         job.cancel()
 
@@ -75,6 +81,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--warm-up", type=int, required=True, help="batches of the warm-up")
     parser.add_argument("--port", type=int, default=0, help="port of redis-server")
+    parser.add_argument("--web", action="store_true", help="serve REST and the page")
     options = parser.parse_args()
     exit_on_sigterm()
     dataset = Dataset(options.data, options.batches, options.rows_per_batch, options.keys)
@@ -82,12 +89,14 @@ def main() -> None:
     supply = Supply(dataset, work / "supply", work / CHECKPOINT)
     with contextlib.ExitStack() as stack:
         backend = {"spark.queryable_state.backend": "rocksdb"} if options.kind == "ours" else {}
+        if options.web:
+            backend["spark.queryable_state.web"] = "on"
         spark = start_session(work, backend)
         stack.callback(spark.stop)
         stack.callback(supply.stop)
         supply.start()
         job = stack.enter_context(
-            own_job(spark, supply, work)
+            own_job(spark, supply, work, web=options.web)
             if options.kind == "ours"
             else peer_job(spark, supply, work, options.port)
         )

@@ -20,7 +20,16 @@ _LOG_TAIL = 4000
 class JobProcess(LineProcess):
     """One process of `benchmarks.mixed.job`; its folder is deleted when it ends."""
 
-    def __init__(self, kind: str, dataset: Dataset, work: Path, *, warm_up: int, port: int) -> None:
+    def __init__(
+        self,
+        kind: str,
+        dataset: Dataset,
+        work: Path,
+        *,
+        warm_up: int,
+        port: int,
+        web: bool = False,
+    ) -> None:
         work.mkdir()
         self._work = work
         self._log = work / "stderr"
@@ -39,6 +48,7 @@ class JobProcess(LineProcess):
                 [
                     *(sys.executable, "-m", "benchmarks.mixed.job", kind),
                     *(str(part) for pair in arguments.items() for part in pair),
+                    *(["--web"] if web else []),
                 ],
                 own_session=True,
                 stderr=log,

@@ -8,28 +8,27 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
-import subprocess
 import sys
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 import grpc.aio
-import psutil
 
 from benchmarks.arguments import add_common_arguments, write_run
 from benchmarks.closed_loop import LoopSample, closed_loop
 from benchmarks.figures import Spread, table, thousands
 from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.rest.cluster_process import KEYS, key, value
+from benchmarks.rest.servers import servers
 from benchmarks.signals import exit_on_signal
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
+
+    from benchmarks.rest.servers import Servers
 
     LookUp = Callable[[int], Awaitable[object]]
 
@@ -37,50 +36,11 @@ IN_FLIGHT = (1, 64)
 WARM_UP_S = 1.0
 
 
-class Servers(NamedTuple):
-    """Where the proxy answers, and its process."""
-
-    grpc_address: str
-    web_address: str
-    process: psutil.Process
-
-
 class Measured(NamedTuple):
     """One closed loop, and the proxy's CPU time for each answer."""
 
     loop: LoopSample
     proxy_cpu_us: float
-
-
-@contextmanager
-def servers() -> Iterator[Servers]:
-    """A state server and a stand-alone proxy, each in a process of its own."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.rest.cluster_process"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as cluster:
-        assert cluster.stdout is not None
-        coordinator, secret = cluster.stdout.readline().split()
-        with subprocess.Popen(
-            [
-                *(sys.executable, "-m", "queryable_state.cli", "proxy"),
-                *("--coordinator", coordinator, "--port", "0", "--web-port", "0"),
-                *("--lame-duck", "0"),
-            ],
-            env=os.environ | {"QUERYABLE_STATE_SECRET": secret},
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as proxy:
-            assert proxy.stdout is not None
-            said = [proxy.stdout.readline().split()[-1] for _ in range(2)]
-            try:
-                yield Servers(said[0], said[1], psutil.Process(proxy.pid))
-            finally:
-                proxy.terminate()
-                assert cluster.stdin is not None
-                cluster.stdin.close()
 
 
 def by_rest(http: aiohttp.ClientSession) -> LookUp:

@@ -1,4 +1,7 @@
-"""A state server with one state of text values, in a process of its own; prints where it is."""
+"""A state server whose jobs have a state of text values, in a process of its own.
+
+`python -m benchmarks.rest.cluster_process JOBS` prints where its coordinator is, and its secret.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +26,18 @@ def value(number: int) -> str:
     return f"{number:0{VALUE_BYTES}}"
 
 
-async def serve(folder: Path) -> None:
-    """Serves until the input ends."""
+async def serve(folder: Path, jobs: int) -> None:
+    """Serves until the input ends; the first job has the keys, the others have one each."""
     async with InProcessCluster(folder) as cluster:
         job = cluster.job("rest", declare("last", "string", "string"))
         await job.run(0, {"last": {key(number): value(number) for number in range(KEYS)}})
+        for number in range(1, jobs):
+            other = cluster.job(f"job {number}", declare("last", "string", "string"))
+            await other.run(0, {"last": {key(0): value(0)}})
         print(cluster.coordinator.address, cluster.coordinator.secret, flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="rest-") as name:
-        asyncio.run(serve(Path(name)))
+        asyncio.run(serve(Path(name), int(sys.argv[1])))

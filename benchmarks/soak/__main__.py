@@ -1,7 +1,8 @@
 """`python -m benchmarks.soak`: two minutes of everything at once, in which nothing may grow.
 
 A Structured Streaming job at full load with TLS and tokens; clients with one connection each; scans
-of all keys one after the other; and look-ups in an open loop at a share of the measured capacity.
+of all keys one after the other; pages and watches; and look-ups in an open loop at a share of the
+measured capacity.
 Every answer must be a sum of whole batches of its key, every scan complete and of one batch. The
 exit code is 1 if a call failed, or if a process of ours has grown since the first half minute.
 """
@@ -66,7 +67,9 @@ async def run(options: argparse.Namespace) -> int:
         caller = secure(folder, CALLER)
         dataset = Dataset(folder / "all", CYCLE, options.rows_per_batch, options.keys)
         dataset.write()
-        job = stack.enter_context(JobProcess("ours", dataset, folder / "run", warm_up=12, port=0))
+        job = stack.enter_context(
+            JobProcess("ours", dataset, folder / "run", warm_up=12, port=0, web=True)
+        )
         where = await asyncio.to_thread(job.read)
         soaked = await soak(job, where, dataset, caller, options)
     print("\n".join(["", *machine.lines(), meter.line(), "", *lines(soaked, options)]))
@@ -83,6 +86,8 @@ def lines(soaked: Soaked, options: argparse.Namespace) -> list[str]:
         f"latency: p50 {loop.p50_us:.0f} us, p99 {loop.p99_us:.0f} us",
         f"{options.connections:,} connections: {soaked.connected['answers']:,} look-ups",
         f"{soaked.scans:,} scans of {options.keys:,} keys; {soaked.batches:,} batches",
+        f"pages: {soaked.seen.answers:,} answers, {soaked.seen.events:,} events",
+        f"watches: {soaked.seen.changes:,} changes",
         *soaked.memory.lines(),
         *(soaked.problems() or ["no error, nothing has grown"]),
     ]

@@ -16,6 +16,7 @@ from benchmarks.mixed.cpu_by_part import MARK
 from benchmarks.mixed.history import Answers, History
 from benchmarks.open_loop import open_loop
 from benchmarks.soak.memory import Memory
+from benchmarks.soak.on_lookers import OnLookers
 from benchmarks.streaming.dataset import key_names
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from benchmarks.mixed.job_process import JobProcess
     from benchmarks.open_loop import OpenLoopSample
+    from benchmarks.soak.on_lookers import Seen
     from benchmarks.soak.secured import Caller
     from benchmarks.streaming.dataset import Dataset
 
@@ -47,12 +49,20 @@ class Soaked:
     """Answers and errors of the many clients."""
     scans: int
     batches: int
+    seen: Seen
+    """What pages and watches got."""
     memory: Memory
 
     def problems(self) -> list[str]:
         """Everything that must not be; empty: the soak has passed."""
         late = [] if self.look_ups.kept_up else [f"LATE: a look-up waited for {_GIVE_UP_S:g} s"]
-        return [*late, *(f"FAILED: {e}" for e in self.connected["errors"]), *self.memory.grown()]
+        failed = [*self.connected["errors"], *self.seen.errors[:20]]
+        idle = [
+            f"FAILED: {name} got nothing"
+            for name, number in vars(self.seen).items()
+            if not number and name != "errors"
+        ]
+        return [*late, *(f"FAILED: {each}" for each in failed), *idle, *self.memory.grown()]
 
     def to_json(self) -> dict[str, object]:
         """All figures."""
@@ -62,6 +72,7 @@ class Soaked:
             "connected": self.connected,
             "scans": self.scans,
             "batches": self.batches,
+            "seen": vars(self.seen),
             "rss": [{"at_s": at, **rss} for at, rss in self.memory.samples],
             "problems": self.problems(),
         }
@@ -111,6 +122,7 @@ async def soak(
 ) -> Soaked:
     """Runs it; raises if an answer or a scan is wrong."""
     keys = key_names(dataset.keys)
+    people = OnLookers(where["address"], where.pop("web"), where["job_id"], keys, caller)
     history, memory = History.of(dataset), Memory(os.environ[MARK])
     client = OwnClient(keys, **where, tls=caller.tls, token=caller.token)
     checked = Checked(client, {key: number for number, key in enumerate(keys)})
@@ -127,7 +139,11 @@ async def soak(
         )
         with LineProcess("the clients", _clients(where, dataset, caller, options)) as clients:
             await asyncio.to_thread(clients.command, "open")
-            async with _running(memory.watch()), _running(checked.scan()) as scans:
+            async with (
+                _running(memory.watch()),
+                people.looking(),
+                _running(checked.scan()) as scans,
+            ):
                 loop = await open_loop(
                     client.get,
                     checked.is_right,
@@ -149,6 +165,7 @@ async def soak(
         connected=connected,
         scans=len(checked.scanned),
         batches=ended["supplied"],
+        seen=people.seen,
         memory=memory,
     )
 

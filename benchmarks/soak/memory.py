@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 GROWTH_FROM_S = 30.0
 """Memory that is in use by then is needed."""
-_OURS = ("state server", "driver's Python")
+_OURS = ("state server", "web process", "driver's Python")
 """The parts that may not grow. Those of Spark fill their heaps as they like."""
 _NOISE_BYTES = 4 << 20
 _NOISE_SHARE = 0.03

@@ -38,13 +38,14 @@ def secure(folder: Path, name: str) -> Caller:
     access = folder / "access.toml"
     access.write_text(
         f'[tokens]\n{name} = "{digest_of(token)}"\n\n[[grants]]\ncallers = ["{name}"]\n'
-        'jobs = ["*"]\nstates = ["*"]\nkinds = ["read", "scan"]\n'
+        'jobs = ["*"]\nstates = ["*"]\nkinds = ["list", "read", "scan"]\n'
     )
     settings = {
         "tls_certificate": tls.tls_certificate,
         "tls_key": tls.tls_key,
         "tls_ca": tls.tls_ca,
         "access_file": str(access),
+        "web_ports": "0",
     }
     os.environ.update({f"{_PREFIX}{name.upper()}": value for name, value in settings.items()})
     return Caller(ca=tls.tls_ca, token=token)

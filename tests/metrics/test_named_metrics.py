@@ -23,6 +23,7 @@ SUFFIXES = {
     "counter": ("_total",),
     "gauge": ("",),
     "histogram": ("_bucket", "_count", "_sum"),
+    "summary": ("_count", "_sum"),
 }
 
 

@@ -197,7 +197,7 @@ def description(*, lost: str | None = None, healthy: bool = False) -> dict[str, 
             error(now - 3_000_000, message="ExecutorLost: executor 2", count=1, traceback=""),
         ],
         "restarts": 3,
-        "rates": {"rows": 12_207, "input_rows_per_s": 2480.5, "processed_rows_per_s": 2441.4},
+        "rates": {"rows": 12_207, "rows_per_s": 2441.4},
         "last_batch": {
             "batch_id": 1841,
             "ended_at_ms": now - 2100,

@@ -10,6 +10,7 @@ import grpc.aio
 import pytest
 from tests.checkpoint.conftest import s3_endpoint, s3_options
 from tests.grpcurl.conftest import grpcurl
+from tests.state_server.conftest import gate
 
 from queryable_state.client import QueryableStateClient
 from queryable_state.server.checkpoint_server.server import CheckpointServer
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessJob
 
 # Fixtures of others, which tests here ask for.
-__all__ = ["grpcurl", "s3_endpoint", "s3_options"]
+__all__ = ["gate", "grpcurl", "s3_endpoint", "s3_options"]
 
 SENSORS = 200
 DEADLINE_S = 20.0

@@ -69,7 +69,9 @@ def key_types(*, nullable: bool) -> st.SearchStrategy[TypeInfo]:
 
     def composite(inner: st.SearchStrategy[TypeInfo]) -> st.SearchStrategy[TypeInfo]:
         types = st.lists(inner, min_size=1, max_size=4)
-        return or_nullable(types.map(_row) | types.map(_tuple))
+        composites = types.map(_row) | types.map(_tuple)
+        lists = inner.map(lambda t: TypeInfo(Kind.LIST, element=t, nullable=True))
+        return or_nullable(composites) | lists if nullable else composites
 
     return st.recursive(or_nullable(scalar_types()), composite, max_leaves=6)
 
@@ -90,7 +92,9 @@ def value_types() -> st.SearchStrategy[TypeInfo]:
 def values_of(info: TypeInfo, *, nulls: bool) -> st.SearchStrategy[Any]:
     """Values of a type as they are read back; with `nulls` what it holds may be null."""
     if info.nullable:
-        return st.none() | values_of(replace(info, nullable=False), nulls=nulls)
+        values = values_of(replace(info, nullable=False), nulls=nulls)
+        # Lists in keys are tuples.
+        return st.none() | (values.map(tuple) if info.kind == Kind.LIST else values)
 
     def inner(child: TypeInfo) -> st.SearchStrategy[Any]:
         values = values_of(child, nulls=nulls)

@@ -270,21 +270,25 @@ class Rates(_message.Message):
     ROWS_FIELD_NUMBER: _builtins.int
     INPUT_ROWS_PER_S_FIELD_NUMBER: _builtins.int
     PROCESSED_ROWS_PER_S_FIELD_NUMBER: _builtins.int
+    ROWS_PER_S_FIELD_NUMBER: _builtins.int
     rows: _builtins.int
     """Rows of the newest batch."""
     input_rows_per_s: _builtins.float
     """Rows that arrived and that were processed a second, as Spark reports them."""
     processed_rows_per_s: _builtins.float
+    rows_per_s: _builtins.float
+    """Rows of the batches of the last minute, a second."""
     def __init__(
         self,
         *,
         rows: _builtins.int = ...,
         input_rows_per_s: _builtins.float = ...,
         processed_rows_per_s: _builtins.float = ...,
+        rows_per_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_rows_per_s", b"input_rows_per_s", "processed_rows_per_s", b"processed_rows_per_s", "rows", b"rows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_rows_per_s", b"input_rows_per_s", "processed_rows_per_s", b"processed_rows_per_s", "rows", b"rows", "rows_per_s", b"rows_per_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

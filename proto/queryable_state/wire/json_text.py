@@ -17,6 +17,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from queryable_state.wire.errors import InvalidRequestError, KeyTypeError, shown
+from queryable_state.wire.keys.time_window import TimeWindow
+from queryable_state.wire.keys.window_keys import is_window_type
 from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
 
 _BRIEF = 5
@@ -32,6 +34,8 @@ _QUOTED = (
 )
 _INTEGERS = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
 _FLOATS = (Kind.FLOAT, Kind.DOUBLE)
+# A window that Spark groups by, given as windows of our own state are.
+_WINDOW_NAMES = {"start_ms", "end_ms"}
 _SPECIAL_FLOATS = ("NaN", "Infinity", "-Infinity")
 
 
@@ -62,6 +66,9 @@ def _from_json(value: Any, info: TypeInfo, path: str) -> Any:
         return None
     if info.kind in (Kind.ROW, Kind.TUPLE):
         return _fields_from_json(value, info, path)
+    if info.kind == Kind.LIST and isinstance(value, list):
+        element = given(info.element)
+        return tuple(_from_json(each, element, f"{path}[{i}]") for i, each in enumerate(value))
     try:
         return _scalar_from_json(value, info)
     except (TypeError, ValueError, InvalidOperation, binascii.Error) as error:
@@ -84,6 +91,8 @@ def _brief(value: Any) -> str:
 
 def _fields_from_json(value: Any, info: TypeInfo, path: str) -> Any:
     names = [f.name for f in info.fields]
+    if isinstance(value, dict) and set(value) == _WINDOW_NAMES and is_window_type(info):
+        return TimeWindow(value["start_ms"], value["end_ms"])
     if info.kind == Kind.ROW and isinstance(value, dict):
         if set(value) != set(names):
             raise KeyTypeError(f"{path} needs the fields {names}, not {_brief(list(value))}")
@@ -131,6 +140,8 @@ def _example(info: TypeInfo) -> str:
         return "{" + ", ".join(inner) + "}"
     if info.kind == Kind.TUPLE:
         return f"[{', '.join(_example(f.type) for f in info.fields)}]"
+    if info.kind == Kind.LIST:
+        return f"[{_example(given(info.element))}]"
     return _EXAMPLES.get(info.kind, "7")
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.api import *  # noqa: F403 - its `__all__` is this one's
     from queryable_state.streaming.api import __all__ as __all__
     from queryable_state.streaming.api import __version__ as __version__
+    from queryable_state.streaming.stateless.metrics import *  # noqa: F403 - as for `windows`
     from queryable_state.streaming.windows import *  # noqa: F403 - mypy does not see that part
 else:
 

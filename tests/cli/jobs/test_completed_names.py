@@ -38,6 +38,15 @@ async def test_names_come_from_the_server_of_the_line(
     assert await _names(terminal, "states", hot) == ["speed"]
 
 
+@pytest.mark.parametrize("command", ["status", "errors", "top", "hotkeys"])
+def test_the_job_of_a_command_is_completed(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert f"_queryable_state_{command}_pos_0_COMPGEN=_queryable_state_jobs" in script
+
+
 async def test_a_name_that_the_shell_would_expand_is_left_out(
     terminal: Terminal, cluster: InProcessCluster
 ) -> None:

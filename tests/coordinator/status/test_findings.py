@@ -141,6 +141,19 @@ def test_failures_are_counted_once_a_run_and_end_with_a_commit() -> None:
         assert known.commit_ms[3] == 20
 
 
+def test_a_failure_with_a_reason_replaces_what_the_engine_said_of_the_same_run() -> None:
+    """A description between the end of a run and the report of its cause records a bare text."""
+    facts = FactTable(lambda: NOW_MS)
+    cause = RunFailure(message="no checkpoint is intact: /1.sst", reason="CHECKPOINT_FAILED")
+    for run in (b"1" * 16, b"2" * 16):
+        facts.run_failed(QUERY, run, RunFailure(message="the query has failed"))
+        facts.run_failed(QUERY, run, cause)
+        facts.run_failed(QUERY, run, RunFailure(message="the query has failed"))
+    with facts.lock:
+        [error] = facts.of(QUERY).errors
+        assert (error.message, error.reason, error.count) == (cause.message, cause.reason, 2)
+
+
 def test_rows_are_counted_while_the_watermark_stands() -> None:
     facts = FactTable(lambda: NOW_MS)
     facts.published(QUERY, Commit(0, NOW_MS, 5))
@@ -163,6 +176,18 @@ def test_rows_are_counted_while_the_watermark_stands() -> None:
         assert facts.of(QUERY).rows_since == 0
 
 
+def test_rows_a_second_are_those_of_the_last_minute() -> None:
+    history = BatchHistory()
+    assert history.rows_per_s(NOW_MS) == 0
+    history.reported(0, NOW_MS, 500, 100)
+    assert history.rows_per_s(NOW_MS) == 100
+    for number in range(1, 100):
+        history.reported(number, NOW_MS + number * 1000, 120, 100)
+    now_ms = NOW_MS + 99_000
+    assert 110 <= history.rows_per_s(now_ms) <= 130
+    assert history.rows_per_s(now_ms + 120_000) == 0
+
+
 def test_history_is_thinned_and_bounded() -> None:
     history = BatchHistory()
     for batch_id in range(20_000):
@@ -181,3 +206,10 @@ def test_a_run_that_finds_no_intact_checkpoint_names_its_files_and_what_to_do() 
     assert (finding.code, finding.severity) == ("CHECKPOINT_DAMAGED", status_pb2.Finding.ERROR)
     assert "/state/1.sst" in finding.message
     assert "backup" in finding.next_step
+
+
+def test_a_refusal_that_failed_the_run_is_told_once() -> None:
+    error = failed(message="no checkpoint is intact: /1.sst", reason="CHECKPOINT_FAILED")
+    failing = situation(error, failing_since_ms=5, refusal="no checkpoint is intact: /1.sst")
+    assert codes(failing) == ["CHECKPOINT_DAMAGED"]
+    assert codes(situation(refusal="batch 7 is incomplete")) == ["RUN_REFUSED"]

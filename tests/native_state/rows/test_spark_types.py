@@ -124,7 +124,7 @@ def test_keys_of_scalars_may_be_null_and_have_a_hash(name: str) -> None:
     spark_hasher(info)
 
 
-@pytest.mark.parametrize("unkeyed", [*COMPOSITES[:-1], *OTHERS[-2:], "interval", "variant", "void"])
+@pytest.mark.parametrize("unkeyed", [*COMPOSITES[4:6], *OTHERS[-4:], "interval", "variant", "void"])
 def test_types_without_a_hash_are_refused_as_keys(unkeyed: object) -> None:
     with pytest.raises(UnsupportedTypeError):
         key_type_of(parsed(unkeyed))

@@ -39,6 +39,12 @@ HASHED: dict[str, tuple[str, Any]] = {
     "timestamp_ntz": ("timestamp_ntz", datetime(1969, 12, 31, 23, 59, 59)),  # noqa: DTZ001
     "time": ("time", time(23, 59, 59, 5)),
     "null": ("string", None),
+    "list": ("array<string>", ("a", None, "")),
+    "list, empty": ("array<int>", ()),
+    "list of lists of rows": (
+        "array<array<struct<a:smallint,b:string>>>",
+        (((1, "x"), None), None, ((-1, None),)),
+    ),
     "row": ("a string, b int", ("AA", 3)),
     "row with a null": ("a string, b int", (None, 3)),
     "row of nulls": ("a string, b int", (None, None)),
@@ -66,4 +72,5 @@ def nullable(spec: str) -> TypeInfo:
 
 def _nullable(info: TypeInfo) -> TypeInfo:
     fields = tuple(Field(each.name, _nullable(each.type)) for each in info.fields)
-    return replace(info, fields=fields, nullable=True)
+    element = None if info.element is None else _nullable(info.element)
+    return replace(info, fields=fields, element=element, nullable=True)

@@ -14,6 +14,8 @@ from queryable_state.wire.keys.spark_hash import SEED, spark_hasher
 from queryable_state.wire.schema.types import type_info
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 __all__ = ["spark"]
@@ -25,10 +27,12 @@ def test_partitions_equal_sparks(spark: SparkSession) -> None:
     """Every type alone, with nulls, and all of them as one composite key."""
     from pyspark.sql import functions as sql
 
-    names = [f"c{i}" for i in range(len(COLUMNS))]
-    schema = ", ".join(f"{name} {spec}" for name, spec in zip(names, COLUMNS, strict=True))
+    columns = {f"array<{spec}>": _list_of(draw) for spec, draw in COLUMNS.items()}
+    columns.update(COLUMNS)
+    names = [f"c{i}" for i in range(len(columns))]
+    schema = ", ".join(f"{name} {spec}" for name, spec in zip(names, columns, strict=True))
     rows = [
-        tuple(None if DRAW.random() < 0.1 else draw() for draw in COLUMNS.values())
+        tuple(None if DRAW.random() < 0.1 else draw() for draw in columns.values())
         for _ in range(ROWS)
     ]
     by_jvm = (
@@ -36,7 +40,7 @@ def test_partitions_equal_sparks(spark: SparkSession) -> None:
         .select(*(sql.hash(name) for name in names), sql.hash(*names))
         .collect()
     )
-    types = [nullable(spec) for spec in (*COLUMNS, schema)]
+    types = [nullable(spec) for spec in (*columns, schema)]
     hashers = [spark_hasher(info) for info in types]
     groups = [KeyGroups(info, 200, SPARK_HASH) for info in types]
     for row, expected in zip(rows, by_jvm, strict=True):
@@ -48,6 +52,10 @@ def test_partitions_equal_sparks(spark: SparkSession) -> None:
 
 def test_fixtures_are_sparks_hashes(spark: SparkSession) -> None:
     assert jvm_hashes(spark) == hash_fixture()
+
+
+def _list_of(draw: Callable[[], Any]) -> Callable[[], list[Any]]:
+    return lambda: [None if DRAW.random() < 0.2 else draw() for _ in range(DRAW.randrange(4))]
 
 
 def jvm_hashes(spark: SparkSession) -> dict[str, int]:

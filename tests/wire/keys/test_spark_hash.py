@@ -20,7 +20,7 @@ from queryable_state.wire.schema.types import type_info
 from queryable_state.wire.state_codecs import StateCodecs
 from queryable_state.wire.state_json import StateJson
 
-SPARK_HASH = registration_pb2.SPARK_HASH
+SPARK_HASH, XXHASH64 = registration_pb2.SPARK_HASH, registration_pb2.XXHASH64
 
 
 @pytest.mark.parametrize("name", HASHED)
@@ -86,8 +86,11 @@ def test_values_of_another_type_are_refused(value: object) -> None:
 
 
 def test_types_that_no_key_has_are_refused() -> None:
-    with pytest.raises(KeyTypeError, match="array<int>"):
-        spark_hasher(type_info("array<int>"))
+    with pytest.raises(KeyTypeError, match="map<int,int>"):
+        spark_hasher(type_info("map<int,int>"))
+    for partitioner in (XXHASH64, SPARK_HASH):
+        with pytest.raises(KeyTypeError, match="array<int>"):
+            KeyGroups(type_info("array<int>"), 200, partitioner)
 
 
 def signed(unsigned: int) -> int:

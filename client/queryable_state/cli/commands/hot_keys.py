@@ -28,7 +28,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         description="Lists the keys that queries asked for, and of which tasks processed rows, "
         "most often in the last minute. It exits with 1 if an owner did not answer.",
     )
-    complete(parser.add_argument("job", metavar="JOB", help="id or name of the job"), "jobs")
+    job = parser.add_argument(
+        "job", nargs="?", metavar="JOB", help="id or name (default: the only job that runs)"
+    )
+    complete(job, "jobs")
     complete(
         parser.add_argument("state", metavar="STATE", nargs="?", help="only this state"), "states"
     )
@@ -43,7 +46,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 async def _hot_keys(options: argparse.Namespace, client: QueryableStateClient) -> int:
-    found = await client.hot_keys(options.job, options.state, limit=options.limit)
+    job = options.job or (await client.describe_job()).info.job_id
+    found = await client.hot_keys(job, options.state, limit=options.limit)
     if options.json:
         print_json(hot_keys_json(found))
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.cli.answers import error_json, error_text, info_json, info_text
@@ -19,14 +20,17 @@ from queryable_state.cli.arguments import (
     window_json,
 )
 from queryable_state.cli.exit_codes import NOT_THERE
+from queryable_state.cli.progress import ProgressBar
 from queryable_state.cli.tables import GrowingTable
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import AsyncIterator
 
     from queryable_state.cli.shown_state import ShownState
     from queryable_state.client import KvState, QueryableStateClient, Scan
+    from queryable_state.client._scans.page import Page
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -36,7 +40,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="read all keys of a state, a range, or a prefix",
         description="Prints keys with their values as of one committed batch, in key order within "
         "each key group. Exits with 1 if state of some keys was lost or exceeds the size of a "
-        "response.",
+        "response. If the output goes to a file, a bar on the terminal shows how far it is.",
         epilog=KEYS_EPILOG,
     )
     add_state(parser)
@@ -88,23 +92,54 @@ async def _scan(
         keys_only=options.keys_only,
         **read_options(options),
     )
+    # On a terminal the output itself shows how far the scan is.
+    is_export = sys.stderr.isatty() and not sys.stdout.isatty()
+    expected = await _expected(client, options, shown, of_all=not keys) if is_export else None
     async with scan:
+        pages = scan.pages() if expected is None else _with_bar(scan, expected)
         if options.json:
-            await _print_json(scan, {**shown.names(), **window_json(options)}, shown)
+            await _print_json(scan, pages, {**shown.names(), **window_json(options)}, shown)
         else:
             head = list(shown.key_head)
             # Each window of a key is an item of its own.
             if shown.state.is_windowed and options.window is None and shown.state.kind != "TIMER":
                 head.append("window")
-            await _print_table(scan, shown, head, keys_only=options.keys_only)
+            await _print_table(scan, pages, shown, head, keys_only=options.keys_only)
     # A scan that ended at its limit is not incomplete.
     return 0 if scan.complete or scan.page_token else NOT_THERE
 
 
-async def _print_table(scan: Scan, shown: ShownState, head: list[str], *, keys_only: bool) -> None:
+async def _expected(
+    client: QueryableStateClient, options: argparse.Namespace, shown: ShownState, *, of_all: bool
+) -> int:
+    """About how many rows the scan returns; 0: not known."""
+    limit = options.limit or 0
+    if not of_all or options.page_token or shown.state.is_windowed:
+        return limit
+    try:
+        keys = (await client.measure(options.job, options.state)).keys
+    except QueryableStateError:
+        return limit
+    return min(keys, limit) if limit else keys
+
+
+async def _with_bar(scan: Scan, expected: int) -> AsyncIterator[Page]:
+    """The pages of a scan, with a bar."""
+    rows = 0
+    with ProgressBar("reading") as bar:
+        bar.show(0, expected)
+        async for page in scan.pages():
+            yield page
+            rows += len(page)
+            bar.show(rows, expected, f"{rows:,} keys")
+
+
+async def _print_table(
+    scan: Scan, pages: AsyncIterator[Page], shown: ShownState, head: list[str], *, keys_only: bool
+) -> None:
     lines = GrowingTable([*head, *([] if keys_only else shown.value_head)])
     count = 0
-    async for page in scan.pages():
+    async for page in pages:
         rows = [
             [*shown.key_cells(key), *([] if state is None else _value_cells(state, shown))]
             for key, state in page
@@ -131,12 +166,14 @@ def _value_cells(state: KvState, shown: ShownState) -> list[str]:
         return [error_text(refusal), *[""] * (len(shown.value_head) - 1)]
 
 
-async def _print_json(scan: Scan, names: dict[str, Any], shown: ShownState) -> None:
+async def _print_json(
+    scan: Scan, pages: AsyncIterator[Page], names: dict[str, Any], shown: ShownState
+) -> None:
     """Prints one JSON object, streamed page by page; an interrupted scan is invalid JSON."""
     head = json.dumps(names)
     print(f'{head[:-1]}, "keys": [', end="")
     before = "\n"
-    async for page in scan.pages():
+    async for page in pages:
         for key, state in page:
             entry: dict[str, Any] = shown.scanned_key(key)
             if state is not None:

@@ -135,11 +135,15 @@ class BatchTimes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rates:
-    """Rows of the newest batch."""
+    """Rows of the newest batch, and a second."""
 
     rows: int
+    rows_per_s: float
+    """Of the batches of the last minute."""
     input_rows_per_s: float
+    """Of the newest batch, as Spark reports them: since the trigger before."""
     processed_rows_per_s: float
+    """Of the newest batch, as Spark reports them: while the batch ran."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,9 +22,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from queryable_state.internal.v1 import user_metrics_pb2 as queryable__state_dot_internal_dot_v1_dot_user__metrics__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)queryable_state/internal/v1/changes.proto\x12\x1bqueryable_state.internal.v1\"0\n\x05Token\x12\x11\n\trun_epoch\x18\x01 \x01(\x04\x12\x14\n\x0ctask_attempt\x18\x02 \x01(\x04\"\xd8\x01\n\x0b\x43hangeBlock\x12\x16\n\x0e\x66ormat_version\x18\x01 \x01(\r\x12\x10\n\x08state_id\x18\x02 \x01(\r\x12\x18\n\x10\x63leared_prefixes\x18\x03 \x03(\x0c\x12\x14\n\x0c\x64\x65leted_keys\x18\x04 \x03(\x0c\x12\x10\n\x08put_keys\x18\x05 \x03(\x0c\x12\x12\n\nput_values\x18\x06 \x03(\x0c\x12I\n\x0foperator_states\x18\x08 \x03(\x0b\x32\x30.queryable_state.internal.v1.OperatorStateChange\"\'\n\x13OperatorStateChange\x12\x10\n\x08\x65lements\x18\x01 \x03(\x0c\"\xc1\x01\n\x04Seal\x12\x14\n\x0crecord_count\x18\x01 \x01(\x04\x12\x10\n\x08\x63hecksum\x18\x02 \x01(\r\x12\x31\n\x05token\x18\x03 \x01(\x0b\x32\".queryable_state.internal.v1.Token\x12\x13\n\x0b\x66ingerprint\x18\x04 \x01(\x04\x12\x11\n\trow_count\x18\x05 \x01(\x04\x12\x36\n\x08key_rows\x18\x06 \x01(\x0b\x32$.queryable_state.internal.v1.KeyRows\"J\n\x07KeyRows\x12\x0c\n\x04keys\x18\x01 \x03(\x0c\x12\x0c\n\x04rows\x18\x02 \x03(\x04\x12\r\n\x05total\x18\x03 \x01(\x04\x12\x14\n\x0cmost_omitted\x18\x04 \x01(\x04\x42\\\n\x1aqueryablestate.internal.v1P\x01Z<spark-queryable-state/queryable_state/internal/v1;internalv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)queryable_state/internal/v1/changes.proto\x12\x1bqueryable_state.internal.v1\x1a.queryable_state/internal/v1/user_metrics.proto\"0\n\x05Token\x12\x11\n\trun_epoch\x18\x01 \x01(\x04\x12\x14\n\x0ctask_attempt\x18\x02 \x01(\x04\"\xd8\x01\n\x0b\x43hangeBlock\x12\x16\n\x0e\x66ormat_version\x18\x01 \x01(\r\x12\x10\n\x08state_id\x18\x02 \x01(\r\x12\x18\n\x10\x63leared_prefixes\x18\x03 \x03(\x0c\x12\x14\n\x0c\x64\x65leted_keys\x18\x04 \x03(\x0c\x12\x10\n\x08put_keys\x18\x05 \x03(\x0c\x12\x12\n\nput_values\x18\x06 \x03(\x0c\x12I\n\x0foperator_states\x18\x08 \x03(\x0b\x32\x30.queryable_state.internal.v1.OperatorStateChange\"\'\n\x13OperatorStateChange\x12\x10\n\x08\x65lements\x18\x01 \x03(\x0c\"\x80\x02\n\x04Seal\x12\x14\n\x0crecord_count\x18\x01 \x01(\x04\x12\x10\n\x08\x63hecksum\x18\x02 \x01(\r\x12\x31\n\x05token\x18\x03 \x01(\x0b\x32\".queryable_state.internal.v1.Token\x12\x13\n\x0b\x66ingerprint\x18\x04 \x01(\x04\x12\x11\n\trow_count\x18\x05 \x01(\x04\x12\x36\n\x08key_rows\x18\x06 \x01(\x0b\x32$.queryable_state.internal.v1.KeyRows\x12=\n\x0cuser_metrics\x18\x07 \x03(\x0b\x32\'.queryable_state.internal.v1.UserMetric\"J\n\x07KeyRows\x12\x0c\n\x04keys\x18\x01 \x03(\x0c\x12\x0c\n\x04rows\x18\x02 \x03(\x04\x12\r\n\x05total\x18\x03 \x01(\x04\x12\x14\n\x0cmost_omitted\x18\x04 \x01(\x04\x42\\\n\x1aqueryablestate.internal.v1P\x01Z<spark-queryable-state/queryable_state/internal/v1;internalv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,14 +33,14 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'queryable_state.internal.v1
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\032queryablestate.internal.v1P\001Z<spark-queryable-state/queryable_state/internal/v1;internalv1'
-  _globals['_TOKEN']._serialized_start=74
-  _globals['_TOKEN']._serialized_end=122
-  _globals['_CHANGEBLOCK']._serialized_start=125
-  _globals['_CHANGEBLOCK']._serialized_end=341
-  _globals['_OPERATORSTATECHANGE']._serialized_start=343
-  _globals['_OPERATORSTATECHANGE']._serialized_end=382
-  _globals['_SEAL']._serialized_start=385
-  _globals['_SEAL']._serialized_end=578
-  _globals['_KEYROWS']._serialized_start=580
-  _globals['_KEYROWS']._serialized_end=654
+  _globals['_TOKEN']._serialized_start=122
+  _globals['_TOKEN']._serialized_end=170
+  _globals['_CHANGEBLOCK']._serialized_start=173
+  _globals['_CHANGEBLOCK']._serialized_end=389
+  _globals['_OPERATORSTATECHANGE']._serialized_start=391
+  _globals['_OPERATORSTATECHANGE']._serialized_end=430
+  _globals['_SEAL']._serialized_start=433
+  _globals['_SEAL']._serialized_end=689
+  _globals['_KEYROWS']._serialized_start=691
+  _globals['_KEYROWS']._serialized_end=765
 # @@protoc_insertion_point(module_scope)

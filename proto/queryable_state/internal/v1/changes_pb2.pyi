@@ -9,6 +9,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from queryable_state.internal.v1 import user_metrics_pb2 as _user_metrics_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -135,6 +136,7 @@ class Seal(_message.Message):
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     ROW_COUNT_FIELD_NUMBER: _builtins.int
     KEY_ROWS_FIELD_NUMBER: _builtins.int
+    USER_METRICS_FIELD_NUMBER: _builtins.int
     record_count: _builtins.int
     """Records of all blocks: cleared prefixes, deletes, puts, operator states."""
     checksum: _builtins.int
@@ -149,6 +151,10 @@ class Seal(_message.Message):
     def key_rows(self) -> Global___KeyRows:
         """Absent: hot keys are not counted. Not part of changelogs."""
 
+    @_builtins.property
+    def user_metrics(self) -> _containers.RepeatedCompositeFieldContainer[_user_metrics_pb2.UserMetric]:
+        """Of the functions of the operator. Not part of changelogs."""
+
     def __init__(
         self,
         *,
@@ -158,10 +164,11 @@ class Seal(_message.Message):
         fingerprint: _builtins.int = ...,
         row_count: _builtins.int = ...,
         key_rows: Global___KeyRows | None = ...,
+        user_metrics: _abc.Iterable[_user_metrics_pb2.UserMetric] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key_rows", b"key_rows", "token", b"token"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "fingerprint", b"fingerprint", "key_rows", b"key_rows", "record_count", b"record_count", "row_count", b"row_count", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "fingerprint", b"fingerprint", "key_rows", b"key_rows", "record_count", b"record_count", "row_count", b"row_count", "token", b"token", "user_metrics", b"user_metrics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,9 +10,11 @@ a prefix of another, so keys can be concatenated and scanned by range:
   0.0, every NaN is the same one and sorts last;
 * decimals and BIG_INT: the unscaled number plus half the range, 8 bytes up to 18 digits, else 16;
 * rows and tuples: their fields, one after the other;
-* keys and fields of a nullable type: 00 for a null, which sorts first, else 01 and the value.
+* keys and fields of a nullable type: 00 for a null, which sorts first, else 01 and the value;
+* lists: each element behind 01, and 00 at the end.
 
-A key contains no list, map, pickle or custom value, and a null only in a nullable type.
+A key contains no map, pickle or custom value, and nulls and lists only in a nullable type, as keys
+of state that Spark keeps itself have it. A list is decoded to a tuple, so that keys have a hash.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from typing import Any
 
 from queryable_state.wire.errors import CorruptDataError, KeyTypeError
 from queryable_state.wire.keys import key_scalars
-from queryable_state.wire.rows import row_class, row_values
-from queryable_state.wire.schema.type_model import Kind, TypeInfo
+from queryable_state.wire.keys.window_keys import key_values
+from queryable_state.wire.rows import row_class
+from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
 
 Encode = Callable[[Any], bytes]
 Decode = Callable[[bytes, int], tuple[Any, int]]
@@ -87,12 +90,34 @@ def _nullable(encode_value: Encode, decode_value: Decode, path: str) -> tuple[En
 def _codec_of_values(info: TypeInfo, path: str) -> tuple[Encode, Decode]:
     if info.kind in (Kind.ROW, Kind.TUPLE):
         return _composite(info, path)
+    if info.kind == Kind.LIST and info.nullable:
+        return _list(given(info.element), path)
     scalar = key_scalars.codec(info, path)
     if scalar is None:
         raise KeyTypeError(
             f"{path} cannot be of type {info}: keys are scalars, or rows and tuples of scalars"
         )
     return scalar
+
+
+def _list(element: TypeInfo, path: str) -> tuple[Encode, Decode]:
+    encode_element, decode_element = _codec(element, f"{path}[]")
+
+    def encode(value: Any) -> bytes:
+        if not isinstance(value, (list, tuple)):
+            raise KeyTypeError(f"{path} is a list, which a {type(value).__name__} is not")
+        return b"".join([_NOT_NULL + encode_element(each) for each in value]) + _NULL
+
+    def decode(data: bytes, offset: int) -> tuple[Any, int]:
+        elements = []
+        while (marker := data[offset : offset + 1]) == _NOT_NULL:
+            element, offset = decode_element(data, offset + 1)
+            elements.append(element)
+        if marker != _NULL:
+            raise CorruptDataError(f"{path}: the encoded list has no end at {offset}")
+        return tuple(elements), offset + 1
+
+    return encode, decode
 
 
 def _composite(info: TypeInfo, path: str) -> tuple[Encode, Decode]:
@@ -104,7 +129,7 @@ def _composite(info: TypeInfo, path: str) -> tuple[Encode, Decode]:
     ]
     encoders = tuple(encode for encode, _ in codecs)
     decoders = tuple(decode for _, decode in codecs)
-    values_of = row_values(info, path, KeyTypeError)
+    values_of = key_values(info, path)
     make: Callable[[list[Any]], Any] = tuple
     if info.kind == Kind.ROW:
         make = row_class(tuple(f.name for f in info.fields))

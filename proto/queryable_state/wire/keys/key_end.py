@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from queryable_state.wire.errors import KeyTypeError
-from queryable_state.wire.schema.type_model import Kind, TypeInfo
+from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
 
 KeyEnd = Callable[[bytes, int], int]
 """`end(data, offset)` returns the offset after the encoded key at `offset`; -1: it is cut off.
@@ -66,12 +66,24 @@ def _has_nullable(info: TypeInfo) -> bool:
 
 
 def _nullable_end(info: TypeInfo) -> KeyEnd:
-    value_end = key_end(replace(info, nullable=False))
+    if info.kind == Kind.LIST:
+        value_end = _list_end(key_end(given(info.element)))
+    else:
+        value_end = key_end(replace(info, nullable=False))
 
     def end(data: bytes, offset: int) -> int:
         if offset >= len(data):
             return -1
         return value_end(data, offset + 1) if data[offset] else offset + 1
+
+    return end
+
+
+def _list_end(element_end: KeyEnd) -> KeyEnd:
+    def end(data: bytes, offset: int) -> int:
+        while 0 <= offset < len(data) and data[offset]:
+            offset = element_end(data, offset + 1)
+        return offset + 1 if 0 <= offset < len(data) else -1
 
     return end
 

@@ -4,7 +4,7 @@ Hashed bytes, each compared with Spark in tests: strings and binary as they are;
 to 32 bits and dates as 4 bytes, longs, timestamps and times of day (in nanoseconds) as 8 bytes,
 little-endian; booleans as the integer 0 or 1; floats as their IEEE bits with -0.0 as 0.0 and
 one NaN; decimals of up to 18 digits as their unscaled long, longer ones as the shortest
-big-endian two's complement. For rows and tuples the hash of a field is the seed of the next.
+big-endian two's complement. For rows, tuples and lists the hash of a part is the seed of the next.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 from xxhash import xxh64_intdigest
 
 from queryable_state.wire.errors import KeyTypeError
-from queryable_state.wire.rows import row_values
-from queryable_state.wire.schema.type_model import Kind, TypeInfo
+from queryable_state.wire.keys.window_keys import key_values
+from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
 from queryable_state.wire.values import scalars
 
 SEED = 42
@@ -39,7 +39,13 @@ def hasher(info: TypeInfo) -> Hash:
 
     A null has the seed as its hash.
     """
-    hash_value = _chained(info) if info.kind in (Kind.ROW, Kind.TUPLE) else _hash_of_bytes(info)
+    match info.kind:
+        case Kind.ROW | Kind.TUPLE:
+            hash_value = _chained(info)
+        case Kind.LIST:
+            hash_value = _chained_elements(given(info.element))
+        case _:
+            hash_value = _hash_of_bytes(info)
     if not info.nullable:
         return hash_value
     return lambda value, seed: seed if value is None else hash_value(value, seed)
@@ -56,11 +62,22 @@ def _hash_of_bytes(info: TypeInfo) -> Hash:
 
 def _chained(info: TypeInfo) -> Hash:
     hashers = tuple(hasher(f.type) for f in info.fields)
-    values_of = row_values(info, "key", KeyTypeError)
+    values_of = key_values(info, "key")
 
     def hash_key(value: Any, seed: int) -> int:
         for hash_field, field in zip(hashers, values_of(value), strict=True):
             seed = hash_field(field, seed)
+        return seed
+
+    return hash_key
+
+
+def _chained_elements(element: TypeInfo) -> Hash:
+    hash_element = hasher(element)
+
+    def hash_key(value: Any, seed: int) -> int:
+        for each in value:
+            seed = hash_element(each, seed)
         return seed
 
     return hash_key

@@ -6,8 +6,8 @@ counts as a word of its own, sign-extended. Hashed words, each compared with Spa
 booleans, integers up to 32 bits and dates are one word; longs, timestamps and times of day (in
 nanoseconds) are two; floats are their IEEE bits with -0.0 as 0.0 and one NaN; decimals of up
 to 18 digits are their unscaled long, longer ones the bytes of their shortest big-endian two's
-complement; strings (UTF-8) and binary are their bytes. For rows and tuples the hash of a field
-is the seed of the next, and a null leaves the seed as it is.
+complement; strings (UTF-8) and binary are their bytes. For rows, tuples and lists the hash of a
+part is the seed of the next, and a null leaves the seed as it is.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from operator import index
 from typing import Any
 
 from queryable_state.wire.errors import KeyTypeError
-from queryable_state.wire.rows import row_values
-from queryable_state.wire.schema.type_model import Kind, TypeInfo
+from queryable_state.wire.keys.window_keys import key_values
+from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
 from queryable_state.wire.values import scalars
 
 SEED = 42
@@ -47,6 +47,8 @@ def spark_hasher(info: TypeInfo) -> SparkHash:
     """
     if info.kind in (Kind.ROW, Kind.TUPLE):
         return _or_seed(_chained(info), info)
+    if info.kind == Kind.LIST:
+        return _or_seed(_chained_elements(given(info.element)), info)
     return _or_seed(_scalar(info), info)
 
 
@@ -117,11 +119,22 @@ def _or_seed(hash_key: SparkHash, info: TypeInfo) -> SparkHash:
 
 def _chained(info: TypeInfo) -> SparkHash:
     hashers = tuple(spark_hasher(f.type) for f in info.fields)
-    values_of = row_values(info, "key", KeyTypeError)
+    values_of = key_values(info, "key")
 
     def hash_key(value: Any, seed: int) -> int:
         for hash_field, field in zip(hashers, values_of(value), strict=True):
             seed = hash_field(field, seed)
+        return seed
+
+    return hash_key
+
+
+def _chained_elements(element: TypeInfo) -> SparkHash:
+    hash_element = spark_hasher(element)
+
+    def hash_key(value: Any, seed: int) -> int:
+        for each in value:
+            seed = hash_element(each, seed)
         return seed
 
     return hash_key

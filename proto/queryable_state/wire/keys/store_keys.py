@@ -6,12 +6,9 @@ Every part is self-delimiting, so all records with the same leading parts form o
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
-
-if TYPE_CHECKING:
-    from queryable_state.wire.keys.key_codec import KeyCodec
 
 VOID_NAMESPACE = b"\x00"
 """The namespace of state outside windows."""
@@ -84,7 +81,14 @@ def chunk_of(element: bytes) -> tuple[int, int]:
     return batch_id, sequence
 
 
-def split_record_key(key: bytes, key_codec: KeyCodec) -> tuple[bytes, bytes, bytes]:
+class KeyDecoder(Protocol):
+    """Decoder of keys; `KeyCodec` is one."""
+
+    def decode(self, data: bytes, offset: int = 0) -> tuple[Any, int]:
+        """The key at `offset` and the offset of its end."""
+
+
+def split_record_key(key: bytes, key_codec: KeyDecoder) -> tuple[bytes, bytes, bytes]:
     """Splits a store key into wire key, namespace and element; `key_codec` reads its key."""
     if len(key) < 2:
         raise CorruptDataError(f"a store key of {len(key)} bytes has no key group")

@@ -225,7 +225,8 @@ class TypeInfo(Generic[T_co]):
 def without_nullable(info: TypeInfo) -> TypeInfo:
     """The type of a key without the nulls that it may be or contain."""
     fields = tuple(Field(each.name, without_nullable(each.type)) for each in info.fields)
-    return replace(info, fields=fields, nullable=False)
+    element = None if info.element is None else without_nullable(info.element)
+    return replace(info, fields=fields, element=element, nullable=False)
 
 
 def given(info: TypeInfo | None) -> TypeInfo:

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import uuid
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import JobStorage, RestorePlan, RestoreSource
@@ -21,7 +22,7 @@ from queryable_state.server.state_server.restore.stored_files import (
 from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
 from queryable_state.server.state_server.stores.store_factory import StoreFactory
 from queryable_state.server.state_server.stores.store_table import StoreTable
-from queryable_state.v1 import query_pb2
+from queryable_state.v1 import query_pb2, status_pb2
 from queryable_state.wire.errors import CheckpointError
 from queryable_state.wire.keys.key_groups import key_group_range
 
@@ -55,6 +56,11 @@ class CheckpointLoader:
         self._directory = directory
         self._server_id = server_id
         self._stack = AsyncExitStack()
+        self._loads: _Loads | None = None
+
+    def progress(self) -> list[status_pb2.RestoreProgress]:
+        """How far each subtask is now, without the server; empty before `load` knows the files."""
+        return [] if self._loads is None else self._loads.progress()
 
     async def load(self, completed: Completed) -> StoreTable:
         """Loads the stores of every operator with queryable states.
@@ -81,6 +87,7 @@ class CheckpointLoader:
             await threads.run(scratch.mkdir, parents=True)
             stack.push_async_callback(asyncio.to_thread, shutil.rmtree, scratch, ignore_errors=True)
             loads = _Loads(self._settings, self._storage, self._directory, threads, transfers)
+            self._loads = loads
             self._stack.callback(loads.stores.remove_all)
             parts_to_load = [
                 (operator, part)
@@ -88,6 +95,8 @@ class CheckpointLoader:
                 if any(state.queryable_name for state in operator.states)
                 for part in _whole(operator, completed)
             ]
+            for operator, part in parts_to_load:
+                loads.expect(operator, part)
             results = await asyncio.gather(
                 *(loads.subtask(completed, operator, part) for operator, part in parts_to_load),
                 return_exceptions=True,
@@ -130,6 +139,15 @@ class _Loads:
         self._scratch = directory / "scratch"
         self._threads = threads
         self._transfers = transfers
+        self._parts: dict[tuple[str, int], _Part] = {}
+
+    def expect(self, operator: OperatorSnapshot, part: RangeSnapshot) -> None:
+        """Counts a subtask that will be loaded."""
+        self._parts[operator.uid, part.index] = _Part(part)
+
+    def progress(self) -> list[status_pb2.RestoreProgress]:
+        """How far each subtask is that is not loaded yet."""
+        return [part.progress(uid) for (uid, _), part in self._parts.items() if not part.is_loaded]
 
     async def subtask(
         self, completed: Completed, operator: OperatorSnapshot, part: RangeSnapshot
@@ -150,6 +168,8 @@ class _Loads:
         folder = self._scratch / uuid.uuid4().hex
         await self._threads.run(folder.mkdir)
         stored = StoredFiles(metadata.job_id, LocalCopies(self._scratch / "copies"), folder)
+        progress = self._parts[operator.uid, part.index]
+        progress.stored = stored
         load = SourceLoad(
             subtask_id,
             RestorePlan(states=operator.states),
@@ -168,7 +188,29 @@ class _Loads:
         files = JobFiles(completed.root, settings, self._storage, self._transfers)
         store, lists = await load.source(source, files)
         await self._threads.run(store.load_operator_states, lists.of(part.index))
+        progress.is_loaded = True
         return OwnedSubtask(subtask_id, store, PLACEMENT_VERSION, metadata.complete_since_batch)
+
+
+@dataclass(eq=False)
+class _Part:
+    """A subtask that is loaded, and the files that it reads."""
+
+    part: RangeSnapshot
+    stored: StoredFiles | None = None
+    is_loaded: bool = False
+
+    def progress(self, operator_uid: str) -> status_pb2.RestoreProgress:
+        stored = self.stored
+        read = 0 if stored is None else stored.downloaded_bytes + stored.reused_bytes
+        total = sum(file.size_bytes for file in self.part.files if file.path)
+        return status_pb2.RestoreProgress(
+            operator_uid=operator_uid,
+            first_key_group=self.part.first_key_group,
+            last_key_group=self.part.last_key_group,
+            bytes_done=min(read, total),
+            bytes=total,
+        )
 
 
 def _whole(operator: OperatorSnapshot, completed: Completed) -> list[RangeSnapshot]:

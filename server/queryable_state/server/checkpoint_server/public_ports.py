@@ -94,8 +94,11 @@ class PublicPorts:
             what="checkpoint server port",
         )
 
-    async def start(self, operations: JobOperations) -> None:
-        """Answers from now on; `operations` are those that REST offers."""
+    async def start(self, operations: JobOperations, *, ready: bool = True) -> None:
+        """Answers from now on; `operations` are those that REST offers.
+
+        Without `ready` the health is NOT_SERVING until `be_ready`.
+        """
         settings = self._settings
         await self._server.start()
         if settings.web != "off":
@@ -114,9 +117,14 @@ class PublicPorts:
                 tls=self._tls,
                 advertised=self._advertised,
             )
+        if ready:
+            self.be_ready()
+
+    def be_ready(self) -> None:
+        """Sets the health to SERVING, until the process is told to end."""
         self._server.set_serving(True)
         duck = asyncio.create_task(
-            be_lame_duck(self._shutdown, [self._server], settings.lame_duck_s)
+            be_lame_duck(self._shutdown, [self._server], self._settings.lame_duck_s)
         )
         self._stack.push_async_callback(asyncio.wait, [duck])
         self._stack.callback(duck.cancel)

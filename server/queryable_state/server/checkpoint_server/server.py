@@ -14,6 +14,7 @@ from queryable_state.server.checkpoint.file_systems.storage_factory import stora
 from queryable_state.server.checkpoint_server.catalog import CheckpointCatalog
 from queryable_state.server.checkpoint_server.checkpoint_loader import CheckpointLoader
 from queryable_state.server.checkpoint_server.checkpoint_reader import CheckpointReader
+from queryable_state.server.checkpoint_server.loading_checkpoint import LoadingCheckpoint
 from queryable_state.server.checkpoint_server.public_ports import PublicPorts
 from queryable_state.server.checkpoint_server.start_steps import folder_of_state, unless_stopped
 from queryable_state.server.query.local_router import LocalRouter
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
     from queryable_state.server.state_server.stores.store_table import StoreTable
+    from queryable_state.v1 import registration_pb2, status_pb2
 
 _log = logging.getLogger(__name__)
 
@@ -35,8 +37,9 @@ _log = logging.getLogger(__name__)
 class CheckpointServer:
     """Answers `QueryableState` from a checkpoint or savepoint while `async with` lasts.
 
-    Entering loads all state and binds the port, and raises if the checkpoint is damaged. It does
-    not read the checkpoint's files afterwards. The caller may pass a `shutdown` to end the server.
+    Entering binds the ports, loads all state, and raises if the checkpoint is damaged; while it
+    loads, the server is NOT_SERVING and describes how far it is. It does not read the
+    checkpoint's files afterwards. The caller may pass a `shutdown` to end the server.
     """
 
     def __init__(
@@ -54,11 +57,14 @@ class CheckpointServer:
         self.shutdown = GracefulShutdown() if shutdown is None else shutdown
         self._stack = contextlib.AsyncExitStack()
         self._started: tuple[str, Completed] | None = None
+        self._loading = LoadingCheckpoint(settings.checkpoint, server_id=self.server_id)
+        self._table: StoreTable | None = None
+        """None while the state is loaded."""
 
     @property
     def address(self) -> str:
-        """HOST:PORT at which clients reach the server, once entered."""
-        return self._running()[0]
+        """HOST:PORT at which clients reach the server, once it is bound."""
+        return self._loading.address or self._running()[0]
 
     @property
     def completed(self) -> Completed:
@@ -81,16 +87,11 @@ class CheckpointServer:
         async with contextlib.AsyncExitStack() as stack:
             directory = await asyncio.to_thread(folder_of_state, settings.directory)
             stack.push_async_callback(asyncio.to_thread, directory.cleanup)
-            completed, table = await unless_stopped(
-                self._load(stack, Path(directory.name)), self.shutdown, settings.checkpoint
-            )
+            # The stores close after the ports.
+            loaded = await stack.enter_async_context(contextlib.AsyncExitStack())
             background = BackgroundThread()
             stack.push_async_callback(background.aclose)
-            reader = CheckpointReader(
-                table, completed, settings.limits, background, server_id=self.server_id
-            )
-            catalog = CheckpointCatalog(completed, server_id=self.server_id)
-            router = LocalRouter(reader, catalog)
+            router = LocalRouter(self._loading, self._loading)
             stack.push_async_callback(router.aclose)
             ports = PublicPorts(
                 router,
@@ -99,19 +100,37 @@ class CheckpointServer:
                 self.shutdown,
                 server_id=self.server_id,
                 tls=tls,
-                find_state=table.registration,
+                find_state=self._registration,
                 watchdog=self._watchdog,
             )
             ports.bind()
-            catalog.address, catalog.frames = ports.address, ports.frames
-            await ports.start(NoOperations(catalog.list_jobs))
+            self._loading.address, self._loading.frames = ports.address, ports.frames
+            await ports.start(NoOperations(router.list_jobs), ready=False)
             self.web_address = ports.web_address
+            completed, table = await unless_stopped(
+                self._load(loaded, Path(directory.name)), self.shutdown, settings.checkpoint
+            )
+            self._table = table
+            reader = CheckpointReader(
+                table, completed, settings.limits, background, server_id=self.server_id
+            )
+            catalog = CheckpointCatalog(completed, server_id=self.server_id)
+            catalog.address, catalog.frames = ports.address, ports.frames
+            router.use(reader, catalog)
+            ports.be_ready()
             self._started = (ports.address, completed)
             self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
+
+    def progress(self) -> list[status_pb2.RestoreProgress]:
+        """How far each subtask is that is not loaded yet."""
+        return self._loading.progress()
+
+    def _registration(self, state_id: int) -> registration_pb2.StateRegistration | None:
+        return None if self._table is None else self._table.registration(state_id)
 
     def _running(self) -> tuple[str, Completed]:
         if self._started is None:
@@ -133,6 +152,7 @@ class CheckpointServer:
             loader = CheckpointLoader(
                 self.settings, storage, directory / str(number), self.server_id
             )
+            self._loading.begins(completed, loader)
             try:
                 table = await loader.load(completed)
             except CheckpointError as problem:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from queryable_state.cli.progress import ProgressBar
 from queryable_state.cli.timeout_argument import add_timeout, seconds_of
 from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.cli.arguments import add_storage_options, storage_options
@@ -16,13 +18,18 @@ from queryable_state.server.cli.driver_arguments import (
     endpoint_of,
     secret_of,
 )
+from queryable_state.v1 import status_pb2
+from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.security.tls_arguments import add_tls, tls_of
 
 if TYPE_CHECKING:
     import argparse
 
+    from queryable_state.server.query.proxy.followed_coordinator import FollowedCoordinator
+
 
 _TIMEOUT_S = 600.0
+_LOOK_S = 0.3
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,8 +38,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "savepoint",
         help="write a savepoint of a running job",
         description="Writes a savepoint of a running job and prints its URI; start a job from it "
-        "with execute(..., savepoint=URI). Finds the driver by its endpoint file (--endpoint), or "
-        "at --coordinator with the job's secret from --secret-file or "
+        "with execute(..., savepoint=URI). A bar on the terminal shows how far it is. Finds the "
+        "driver by its endpoint file (--endpoint), or at --coordinator with the job's secret from "
+        "--secret-file or "
         f"{SECRET_VARIABLE}.",
     )
     savepoint.add_argument(
@@ -100,9 +108,26 @@ async def _trigger(
     )
     try:
         await coordinator.connect()
-        return await coordinator.trigger_savepoint(request, timeout_s=timeout_s)
+        with ProgressBar("writing the savepoint") as bar:
+            showing = asyncio.create_task(_show(bar, coordinator, request.job))
+            try:
+                return await coordinator.trigger_savepoint(request, timeout_s=timeout_s)
+            finally:
+                showing.cancel()
+                await asyncio.wait([showing])
     finally:
         await coordinator.aclose()
+
+
+async def _show(bar: ProgressBar, coordinator: FollowedCoordinator, job: str) -> None:
+    """Shows how many ranges of key groups are written, until it is cancelled."""
+    while bar.is_shown:
+        # The savepoint is written all the same if the driver is too busy to say how far it is.
+        with contextlib.suppress(QueryableStateError):
+            described = await coordinator.describe_job(status_pb2.DescribeJobRequest(job=job))
+            done = sum(each.ranges_done for each in described.savepoints)
+            bar.show(done, sum(each.ranges for each in described.savepoints))
+        await asyncio.sleep(_LOOK_S)
 
 
 def _absolute(directory: str) -> str:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
+import logging
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from queryable_state.cli.progress import ProgressBar
+from queryable_state.cli.tables import bytes_text, percent_text
 from queryable_state.server.cli.arguments import whole_uri
 from queryable_state.server.cli.process_settings import add_settings, process_settings
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
@@ -19,6 +25,11 @@ if TYPE_CHECKING:
     from queryable_state.server.native_state.server.native_server import NativeServer
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S = 0.2
+_LOG_S = 5.0
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -71,7 +82,14 @@ async def _serve_ours(
 ) -> None:
     from queryable_state.server.checkpoint_server.server import CheckpointServer
 
-    async with CheckpointServer(settings, shutdown=shutdown, watchdog=watchdog) as server:
+    server = CheckpointServer(settings, shutdown=shutdown, watchdog=watchdog)
+    showing = asyncio.create_task(_show(server))
+    try:
+        await server.__aenter__()
+    finally:
+        showing.cancel()
+        await asyncio.wait([showing])
+    async with contextlib.aclosing(server):
         metadata = server.completed.metadata
         _print_served(
             f"{server.completed.uri} (job {metadata.job_name}, {metadata.job_id.hex()}, batch "
@@ -79,6 +97,28 @@ async def _serve_ours(
             server,
         )
         await server.wait_stopped()
+
+
+async def _show(server: CheckpointServer) -> None:
+    """Shows how far the state is loaded, until it is cancelled: as a bar, or in the log."""
+    begun_s = told_s = time.monotonic()
+    total = 0
+    with ProgressBar("loading") as bar:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            progress = server.progress()
+            total = max(total, sum(each.bytes for each in progress))
+            done = total - sum(each.bytes - each.bytes_done for each in progress)
+            bar.show(done, total, f"of {bytes_text(total)}" if total else "")
+            if not bar.is_shown and total and time.monotonic() - told_s >= _LOG_S:
+                told_s = time.monotonic()
+                _log.info(
+                    "loading %s: %s of %s after %.0f s",
+                    server.settings.checkpoint,
+                    percent_text(done, total),
+                    bytes_text(total),
+                    told_s - begun_s,
+                )
 
 
 async def _serve_spark(

@@ -65,6 +65,7 @@ def _operator(operator: OperatorStates) -> dict[str, Any]:
                 "kind": registration_pb2.StateKind.Name(definition.kind),
                 "key": str(definition.key_type),
                 "value": "" if definition.value_type is None else str(definition.value_type),
+                "expires": definition.has_ttl,
                 "format": definition.format,
                 "description": definition.description,
             }

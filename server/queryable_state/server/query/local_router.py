@@ -31,8 +31,18 @@ class LocalRouter(Router):
         self._engine = engine
         self._locations = locations
 
+    def use(self, engine: Engine, locations: Locations) -> None:
+        """Answers from these from now on, also in open sessions."""
+        self._engine = engine
+        self._locations = locations
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that answers now."""
+        return self._engine
+
     def session(self, deliver: Deliver, authorization: str = "") -> QuerySession:
-        return _LocalSession(self._engine, deliver)
+        return _LocalSession(self, deliver)
 
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
         answer = self._engine.answer(query)
@@ -96,13 +106,13 @@ class LocalRouter(Router):
 class _LocalSession(QuerySession):
     """Answers at once, except for queries that wait or are read on another thread."""
 
-    def __init__(self, engine: Engine, deliver: Deliver) -> None:
-        self._engine = engine
+    def __init__(self, router: LocalRouter, deliver: Deliver) -> None:
+        self._router = router
         self._deliver = deliver
         self._pending: set[asyncio.Task[None]] = set()
 
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
-        answer = self._engine.answer(query)
+        answer = self._router.engine.answer(query)
         if answer is not None:
             return frame_of(answer)
         task = asyncio.get_running_loop().create_task(self._answer_later(query))
@@ -111,7 +121,7 @@ class _LocalSession(QuerySession):
         return None
 
     async def _answer_later(self, query: query_pb2.Query) -> None:
-        answer = await self._engine.answer_later(query)
+        answer = await self._router.engine.answer_later(query)
         self._deliver(query.id, frame_of(answer), True)
 
     async def aclose(self) -> None:

@@ -17,6 +17,7 @@ from queryable_state.server.lease_clock import lease_s
 from queryable_state.server.load.load_reporter import LoadReporter
 from queryable_state.server.metrics.collectors.owner_metrics import OwnerMetrics
 from queryable_state.server.metrics.collectors.store_metrics import StoreMetrics
+from queryable_state.server.metrics.collectors.user_metrics import UserMetricsCollector
 from queryable_state.server.metrics.registry import MetricsRegistry
 from queryable_state.server.security.signature_check import SignatureCheck
 from queryable_state.server.security.signature_interceptors import SignatureInterceptor
@@ -198,6 +199,7 @@ class StateServer:
                 restores=parts.running_restores.progress,
             ).start(stack)
             self.metrics.add(OwnerMetrics(self.table, self.lease, self.engine, parts).collect)
+            self.metrics.add(UserMetricsCollector(self.table).collect)
             self.metrics.add(StoreMetrics(self.table, self._threads.background).collect)
             backend_pb2_grpc.add_StateBackendServicer_to_server(parts.service, backend)
             calls = CoordinatorLeaseCalls(

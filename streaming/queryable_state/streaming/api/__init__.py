@@ -1,5 +1,6 @@
 """The public names of `queryable_state.streaming`, which its users import from there."""
 
+import queryable_state.streaming.stateless.metrics as metrics
 import queryable_state.streaming.windows as windows
 from queryable_state.server.settings.checkpoint_modes import (
     CheckpointingMode,
@@ -115,6 +116,7 @@ from queryable_state.streaming.stateless.functions import (
     Partitioner,
     ProcessFunction,
 )
+from queryable_state.streaming.stateless.metrics import *  # noqa: F403 - as of `windows`
 from queryable_state.streaming.stateless.output_tag import OutputTag
 from queryable_state.streaming.stateless.timers import TimeDomain, TimerService
 from queryable_state.streaming.streams.broadcast_streams import (
@@ -290,4 +292,4 @@ __all__ = [
     "WatermarkStrategy",
     "WindowedStream",
 ]
-__all__ += ["__version__", "serve_query", *windows.__all__]
+__all__ += ["__version__", "serve_query", *metrics.__all__, *windows.__all__]

@@ -23,7 +23,6 @@ MISSING_MODULES: Final[Mapping[str, str]] = {
     "pyflink.util": "the module belongs to Flink's JVM gateway",
     "pyflink.fn_execution": "Spark runs the Python workers",
     "pyflink.testing": "use queryable_state.streaming.testing",
-    "pyflink.metrics": "there are no metric groups: use a StreamingQueryListener of Spark",
     "pyflink.shell": "use pyspark, and create a StreamExecutionEnvironment on its session",
 }
 """Why a module and its submodules are missing."""

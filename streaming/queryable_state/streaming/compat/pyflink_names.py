@@ -277,4 +277,5 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
         "GlobalWindowSerializer",
         "SessionWindowTimeGapExtractor",
     ),
+    "pyflink.metrics": ("MetricGroup", "Metric", "Counter", "Distribution", "Meter"),
 }

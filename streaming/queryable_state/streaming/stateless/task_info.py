@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from queryable_state.streaming.stateless.metrics import MetricGroup
 
 
 class TaskInfo(ABC):
-    """Name and subtask of a task."""
+    """Name, subtask and metrics of a task."""
 
     @abstractmethod
     def get_task_name(self) -> str:
@@ -23,3 +27,7 @@ class TaskInfo(ABC):
     @abstractmethod
     def get_max_number_of_parallel_subtasks(self) -> int:
         """Number of key groups."""
+
+    @abstractmethod
+    def get_metrics_group(self) -> MetricGroup:
+        """Metrics of the function; state servers serve them to Prometheus."""

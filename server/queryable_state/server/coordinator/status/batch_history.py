@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
 _POINTS = 720
 _BUCKET_MS = _HOUR_MS // _POINTS
 # A report may follow the next batches' commits.
@@ -41,6 +42,14 @@ class BatchHistory:
     def since(self, at_ms: int) -> Iterator[status_pb2.HistoryPoint]:
         """The points at a time or later, oldest first."""
         return (point for point in self._points if point.at_ms >= at_ms)
+
+    def rows_per_s(self, now_ms: int) -> float:
+        """Rows of the batches of the last minute, a second; of a younger job, since it began."""
+        if not self._points:
+            return 0.0
+        known_ms = now_ms - self._points[0].at_ms + _BUCKET_MS
+        rows = sum(point.rows for point in self.since(now_ms - _MINUTE_MS))
+        return 1000 * rows / max(_BUCKET_MS, min(_MINUTE_MS, known_ms))
 
     def last_hour(self, now_ms: int) -> Iterator[status_pb2.HistoryPoint]:
         """The points of the last hour, oldest first."""

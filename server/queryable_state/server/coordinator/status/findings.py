@@ -104,7 +104,10 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
 
 
 def _refusals(situation: Situation) -> Iterator[status_pb2.Finding]:
-    if situation.refusal and situation.is_running:
+    is_told = situation.failing_since_ms and (
+        situation.refusal == situation.description.last_error.message
+    )
+    if situation.refusal and situation.is_running and not is_told:
         yield finding(
             "RUN_REFUSED",
             ERROR,

@@ -120,14 +120,22 @@ class FactTable:
             )
 
     def run_failed(self, query_id: bytes, run_id: bytes, failure: RunFailure) -> None:
-        """Records the failure of a run, once for each run."""
+        """Records the failure of a run, once for each run.
+
+        A failure with a reason replaces one without, which the engine's status told earlier.
+        """
         with self.lock:
             facts = self.of(query_id)
-            if facts.errors and facts.errors[0].run_id == run_id:
-                return
+            known = facts.errors[0] if facts.errors else None
+            if known is not None and known.run_id == run_id:
+                if known.reason or not failure.reason:
+                    return
+                facts.errors.popleft()
+            else:
+                known = None
             facts.failing_since_ms = facts.failing_since_ms or self._wall_ms()
             error = status_pb2.JobError(
-                at_ms=self._wall_ms(),
+                at_ms=self._wall_ms() if known is None else known.at_ms,
                 message=failure.message[:_TEXT],
                 reason=failure.reason,
                 operator=failure.operator,
@@ -136,7 +144,7 @@ class FactTable:
                 batch_id=failure.batch_id,
                 run_id=run_id,
                 traceback=failure.traceback[:_TEXT],
-                count=1,
+                count=1 if known is None else known.count,
             )
             last = facts.errors[0] if facts.errors else None
             if last and (last.message, last.batch_id) == (error.message, error.batch_id):

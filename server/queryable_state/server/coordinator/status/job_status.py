@@ -177,6 +177,7 @@ def _fill_facts(
     description.rates.rows = report.rows
     description.rates.input_rows_per_s = report.input_rows_per_s
     description.rates.processed_rows_per_s = report.processed_rows_per_s
+    description.rates.rows_per_s = facts.history.rows_per_s(now_ms)
     batch = description.last_batch
     batch.batch_id = report.batch_id
     batch.ended_at_ms = report.ended_at_ms

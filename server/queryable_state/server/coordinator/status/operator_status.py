@@ -31,7 +31,8 @@ def operator_statuses(state: CoordinatorState, job: Job) -> list[status_pb2.Oper
         assert size is not None
         status = status_pb2.OperatorStatus(
             uid=uid,
-            name=state.states.operator_name(job.query_id, uid),
+            name=next((each.operator_name for each in registered if each.operator_uid == uid), "")
+            or uid,
             depth=depths.get(uid, 0),
             sources=layout.sources if layout else (),
             states=sorted(

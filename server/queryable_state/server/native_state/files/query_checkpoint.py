@@ -16,6 +16,7 @@ from queryable_state.server.native_state.files.checkpoint_logs import parse_comm
 from queryable_state.server.native_state.files.hdfs.hdfs_store_files import HdfsStoreFiles
 from queryable_state.server.native_state.files.operator_files import OperatorFiles
 from queryable_state.server.native_state.files.outcomes import (
+    NotYetWrittenError,
     UnsupportedFormatError,
     damaged,
     not_yet_written,
@@ -23,7 +24,7 @@ from queryable_state.server.native_state.files.outcomes import (
 from queryable_state.server.native_state.files.rocksdb.rocksdb_store_files import RocksDbStoreFiles
 from queryable_state.server.native_state.files.store_files import Provider
 from queryable_state.server.native_state.files.version_chain import gone_batch
-from queryable_state.wire.errors import CheckpointError
+from queryable_state.wire.errors import CheckpointError, VersionGoneError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,10 +118,13 @@ class QueryCheckpoint:
 
         Without metadata of Spark (3.5) stores and partitions come from the folders, and names
         are empty. An operator may use fewer partitions than it has: one without a key uses the
-        first only. Raises as `commit`.
+        first only. If the offsets of the batch are gone, partitions are those at the beginning.
         """
         found = self._operators.operators(batch)
-        partitions = self.offsets(batch).conf.get(SHUFFLE_PARTITIONS, "") if found else ""
+        try:
+            partitions = self.offsets(batch).conf.get(SHUFFLE_PARTITIONS, "") if found else ""
+        except (NotYetWrittenError, VersionGoneError):
+            partitions = ""
         return [operator.with_partitions(partitions) for operator in found]
 
     def schema(self, operator: OperatorMetadata, store: str) -> StoreSchema:

@@ -16,9 +16,9 @@
 | map | MAP; LIST of ROW(key, value) if its keys contain what our keys cannot, such as arrays |
 | struct | ROW; fields named alike get a number: `sum`, `sum_2`; a field without a name is `_1` |
 
-In keys Spark's types are the same, except that arrays, maps, variants, calendar intervals,
-timestamps in nanoseconds, void and strings of a collation other than UTF8_BINARY are refused: the
-wire has no encoding or no hash of them. Every key, and every field of one, may be null.
+In keys Spark's types are the same, except that maps, variants, calendar intervals, timestamps in
+nanoseconds, void and strings of a collation other than UTF8_BINARY are refused: the wire has no
+encoding or no hash of them. Every key, field and element may be null.
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ _SCALARS = {
     SparkKind.VOID: Kind.STRING,
 }
 _NO_KEYS = (
-    SparkKind.ARRAY,
     SparkKind.MAP,
     SparkKind.VARIANT,
     SparkKind.CALENDAR_INTERVAL,
@@ -109,6 +108,9 @@ def key_type_of(spark_type: SparkType) -> TypeInfo:
             f"keys that contain Spark's type {spark_type} cannot be looked up: group "
             "by another type"
         )
+    if spark_type.kind == SparkKind.ARRAY:
+        element = key_type_of(given(spark_type.element))
+        return TypeInfo(Kind.LIST, element=element, nullable=True)
     if spark_type.kind != SparkKind.STRUCT:
         return replace(type_info_of(spark_type), nullable=True)
     types = [key_type_of(field.type) for field in spark_type.fields]
@@ -130,7 +132,7 @@ def given(spark_type: SparkType | None) -> SparkType:
 def _is_key(spark_type: SparkType) -> bool:
     if spark_type.kind == SparkKind.STRUCT:
         return bool(spark_type.fields) and all(_is_key(each.type) for each in spark_type.fields)
-    return spark_type.kind not in _NO_KEYS
+    return spark_type.kind not in (*_NO_KEYS, SparkKind.ARRAY)
 
 
 def _map(spark_map: SparkType) -> TypeInfo:

@@ -50,6 +50,7 @@ _log = logging.getLogger(__name__)
 
 _LOCAL_POLL_S = 0.02
 _REMOTE_POLL_S = 0.5
+_REMOTE_CHECK_S = 5.0
 _PROGRESS_S = 5.0
 _FIRST_BATCH_POLL_S = 0.2
 # The job may remove the newest batch that was listed before it is read.
@@ -152,9 +153,10 @@ class NativeServer:
                     checkpoint,
                     threads,
                     states.read,
-                    states.fingerprint,
+                    states.operators,
                     poll_s=settings.poll_interval_ms / 1000
                     or (_LOCAL_POLL_S if is_local(uri) else _REMOTE_POLL_S),
+                    check_s=0.0 if is_local(uri) else _REMOTE_CHECK_S,
                 )
                 following = asyncio.create_task(follower.run())
                 stack.push_async_callback(asyncio.wait, [following])
@@ -279,4 +281,7 @@ def _own(settings: CheckpointServerSettings) -> str:
 
 
 def _folder_name(uri: str) -> str:
-    return uri.rstrip("/").rpartition("/")[2]
+    """The last part of a URI that is not just any checkpoint's."""
+    parts = [part for part in uri.split("/") if part]
+    named = [part for part in parts if part.strip("_") not in ("checkpoint", "checkpoints")]
+    return (named or parts)[-1]

@@ -72,6 +72,8 @@ class PartitionFiles:
         the changes of so many batches apart, if their files are there, to read older versions."""
         self._sources = sources
         self._new_directory = new_directory
+        # Of each source: data files of its last snapshot, so that the next one needs only new ones.
+        self._downloads = [new_directory() for _ in sources]
         self._settings = settings
         self._physical = physical
         self._backend = backend or "heap"
@@ -200,7 +202,7 @@ class PartitionFiles:
         try:
             for source, plan in enumerate(plans):
                 databases[source] = self._database(
-                    directory / str(source), plan.snapshot, unreadable[source]
+                    source, directory / str(source), plan.snapshot, unreadable[source]
                 )
             return SparkRocksDBBase(directory, databases)
         except BaseException:
@@ -210,14 +212,18 @@ class PartitionFiles:
             raise
 
     def _database(
-        self, path: Path, snapshot: StoreSnapshot | None, unreadable: _Unreadable
+        self,
+        source: int,
+        path: Path,
+        snapshot: StoreSnapshot | None,
+        unreadable: _Unreadable,
     ) -> Rdict:
         path.parent.mkdir(parents=True, exist_ok=True)
         if snapshot is None:
             return open_empty(path, self._settings)
         assert isinstance(snapshot, RocksDbFiles)
         try:
-            snapshot.place(path)
+            snapshot.place(path, self._downloads[source])
             return open_snapshot(path, self._settings)
         except FileRemovedError:
             unreadable.removed(snapshot.version)

@@ -181,7 +181,9 @@ class Staging:
         batch_id = opening.batch_id
         key_rows = changes_pb2.KeyRows()
         key_rows.CopyFrom(seal.key_rows)
+        user_metrics = tuple(seal.user_metrics)
         seal.ClearField("key_rows")
+        seal.ClearField("user_metrics")
         overlay, next_timers = await self._background.run(_built, attempt, begun)
         # Checked before the write as well as after it, so that a refused attempt leaves no file.
         self._admit(opening, seal)
@@ -189,7 +191,13 @@ class Staging:
         # No await below, so lease, ownership, epoch and commit are still valid at the seal.
         subtask, mark = self._admit(opening, seal)
         digest = broadcast_digest(overlay, subtask.states)
-        mark = replace(mark, changelog=changelog, broadcast_digest=digest, next_timers=next_timers)
+        mark = replace(
+            mark,
+            changelog=changelog,
+            broadcast_digest=digest,
+            next_timers=next_timers,
+            user_metrics=user_metrics,
+        )
         marks = subtask.seals.get(batch_id, [])
         subtask.store.seal(batch_id, overlay, mark.token)
         conflict = _conflict(subtask, batch_id, marks, mark)

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.state_server.hot_keys.recent_keys import RecentKeys
+from queryable_state.server.state_server.stores.user_metrics import UserMetrics
 from queryable_state.server.state_server.watches.change_history import ChangeHistory
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.keys.key_groups import key_group_range
 
 if TYPE_CHECKING:
-    from queryable_state.internal.v1 import changes_pb2, checkpoint_pb2
+    from collections.abc import Sequence
+
+    from queryable_state.internal.v1 import changes_pb2, checkpoint_pb2, user_metrics_pb2
     from queryable_state.server.storage.overlay import Overlay
     from queryable_state.server.storage.store import StateStore, Token
     from queryable_state.server.storage.time_index import NextTimers
@@ -79,6 +82,8 @@ class SealMark:
     """Digest of the broadcast states that the seal changed; 0: none."""
     next_timers: NextTimers | None = field(default=None, compare=False)
     """The timers that are pending after the batch; None: the operator has no timers."""
+    user_metrics: Sequence[user_metrics_pb2.UserMetric] = field(default=(), compare=False)
+    """What the functions of the operator counted in the batch."""
 
     @classmethod
     def of(
@@ -157,6 +162,7 @@ class OwnedSubtask:
     """Rows that tasks processed, by key."""
 
     def __post_init__(self) -> None:
+        self.user_metrics = UserMetrics(str(self.id))
         self.history = ChangeHistory(self.store.committed_version)
         """The changes of its newest batches, for watches."""
         self.first_key_group, self.last_key_group = key_group_range(
@@ -210,6 +216,8 @@ class OwnedSubtask:
     def forget_up_to(self, version: int) -> list[backend_pb2.SealedSubtask]:
         """Removes the attempts at committed batches; returns the seals of these batches."""
         sealed = self.sealed_up_to(version)
+        for each in sealed:
+            self.user_metrics.add(self.seals[each.batch_id][-1].user_metrics)
         for known in (self.begun, self.offsets, self.seals):
             for batch_id in [batch_id for batch_id in known if batch_id <= version]:
                 del known[batch_id]

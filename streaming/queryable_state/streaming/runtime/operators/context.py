@@ -30,6 +30,7 @@ from queryable_state.streaming.runtime.states.value_states import (
     CachedReducing,
     CachedValue,
 )
+from queryable_state.streaming.stateless.metrics import MetricGroup, TaskMetrics
 from queryable_state.streaming.stateless.timers import TimerService
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 
@@ -81,6 +82,7 @@ class DeclaringContext(RuntimeContext):
         self._parallelism = parallelism
         self._max_parallelism = max_parallelism
         self._closed = False
+        self.metrics = TaskMetrics(name)
 
     @property
     def descriptors(self) -> list[StateDescriptor]:
@@ -119,6 +121,9 @@ class DeclaringContext(RuntimeContext):
 
     def get_max_number_of_parallel_subtasks(self) -> int:
         return self._max_parallelism
+
+    def get_metrics_group(self) -> MetricGroup:
+        return MetricGroup(self.metrics)
 
     def declared(
         self, descriptor: Any, expected: type[StateDescriptor], state_class: type[_State]

@@ -94,6 +94,7 @@ class RowRun(OperatorRun):
             parallelism=spec.parallelism,
             max_parallelism=spec.max_parallelism,
         )
+        self._metrics = self._context.metrics
 
     def _open_function(self, descriptor: StateDescriptor) -> None:
         """Opens the reduce or aggregate function of a state, unless it is a plain callable."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.cached_state import CachedState
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
     from queryable_state.streaming.runtime.states.task_states import Changes
+    from queryable_state.streaming.stateless.metrics import TaskMetrics
 
     Output: TypeAlias = tuple[int, pa.RecordBatch]
     """The number of an output and rows of it."""
@@ -48,6 +49,8 @@ class OperatorRun(ABC):
         self._functions = OpenFunctions(self.where)
         self._owned: TaskStates | None = None
         self._changes: Changes | None = None
+        self._metrics: TaskMetrics | None = None
+        """The metrics of the user's functions; None: the operator has none."""
 
     @property
     def owned(self) -> TaskStates:
@@ -82,6 +85,8 @@ class OperatorRun(ABC):
     def encode(self) -> None:
         """Encodes the changes and closes the user's functions, after `finish`."""
         self._changes = self.owned.changes()
+        if self._metrics is not None:
+            self._changes.seal.user_metrics.extend(self._metrics.reported())
         self._functions.close()
 
     @property

@@ -25,7 +25,7 @@ from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.operators.spec import columns_of
 from queryable_state.streaming.runtime.stateless.element_context import (
     ChainContext,
-    StatelessContext,
+    ChainRuntimeContext,
 )
 from queryable_state.streaming.runtime.stateless.elements import ElementReader
 from queryable_state.streaming.runtime.stateless.steps import StepRun
@@ -169,7 +169,7 @@ class ChainTask:
         where = self._where(name)
         functions = stack.enter_context(OpenFunctions(where))
         if isinstance(step.function, Function):
-            context = StatelessContext(
+            context = ChainRuntimeContext(
                 name=name, subtask=self._subtask, parallelism=self._spec.parallelism
             )
             functions.open(step.function, context)

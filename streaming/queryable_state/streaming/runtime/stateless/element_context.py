@@ -25,6 +25,18 @@ class StatelessContext(DeclaringContext):
         )
 
 
+class ChainRuntimeContext(StatelessContext):
+    """The `RuntimeContext` of a chain, whose tasks reach no state server."""
+
+    def get_metrics_group(self) -> NoReturn:
+        raise InvalidRequestError(
+            f"operator {self._name!r}: get_metrics_group(): metrics come out at the state server "
+            "of a stateful operator, and this one has no state: count in a function behind "
+            "key_by(...)",
+            reason=Reason.UNSUPPORTED,
+        )
+
+
 class ChainContext(ElementContext):
     """The context of all elements of a chain's task; one object, which moves with the elements."""
 

@@ -13,6 +13,7 @@ from queryable_state.wire.errors import InvalidRequestError, Reason
 if TYPE_CHECKING:
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.operators.context import DeclaringContext
+    from queryable_state.streaming.stateless.metrics import MetricGroup, TaskMetrics
 
 
 class DeclaringBatchContext(BatchRuntimeContext):
@@ -52,6 +53,14 @@ class DeclaringBatchContext(BatchRuntimeContext):
 
     def get_max_number_of_parallel_subtasks(self) -> int:
         return self._declaring.get_max_number_of_parallel_subtasks()
+
+    def get_metrics_group(self) -> MetricGroup:
+        return self._declaring.get_metrics_group()
+
+    @property
+    def metrics(self) -> TaskMetrics:
+        """The metrics of the task."""
+        return self._declaring.metrics
 
 
 class ChunkState(BatchState):

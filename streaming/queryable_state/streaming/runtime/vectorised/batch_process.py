@@ -59,6 +59,7 @@ class BatchProcessRun(OperatorRun):
                 max_parallelism=spec.max_parallelism,
             )
         )
+        self._metrics = self._context.metrics
         self._schema = arrow_schema(spec.output_fields)
 
     def _open(self) -> Sequence[CachedState]:
