@@ -137,7 +137,8 @@ def _lines(shown: _Shown) -> Iterator[str]:
         yield (
             f"rows/s {job.rates.rows_per_s:,.0f}   batch {batch.batch_id}: "
             f"{job.rates.rows:,} rows, {ms_text(batch.batch_ms)}, "
-            f"commit {ms_text(batch.commit_ms)}, visible after {ms_text(batch.lag_ms)}   restarts {job.restarts}"
+            f"commit {ms_text(batch.commit_ms)}, visible after {ms_text(batch.lag_ms)}   "
+            f"restarts {job.restarts}"
         )
     else:
         yield f"batch {batch.batch_id}"
