@@ -9,11 +9,11 @@ SETUPS := setup-demo setup-bench setup-test setup-dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup $(SETUPS) demo test test-slow test-cluster test-long chaos hostile check check-deploy format proto settings-docs pyflink-docs bench plots flights-matrix lock clean
+.PHONY: help setup $(SETUPS) demo test test-slow test-cluster test-long test-wide chaos hostile check check-deploy format proto settings-docs pyflink-docs bench plots flights-matrix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'ARGS="..." passes options on to demo, test, test-slow, test-long, chaos, bench, plots, flights-matrix and lock.'
+	@echo 'ARGS="..." passes options on to demo, test, test-slow, test-long, test-wide, chaos, bench, plots, flights-matrix and lock.'
 
 setup: setup-dev ## Install all that the targets need into .venv (PYTHON=... names the Python)
 
@@ -39,9 +39,12 @@ test-slow: setup-test ## Run the slow tests: restarts of drivers, killed executo
 	@scripts/install_chromium.sh
 	$(RUN) python -m pytest -n 2 --dist loadscope -m slow $(ARGS)
 
-test-long: setup-test ## Run what test-slow and test-cluster run, at once in two processes
+test-wide: setup-test ## Run slow tests with further backends, parallelism and seeds
+	$(RUN) python -m pytest -n 2 --dist loadscope -m "slow and wide" $(ARGS)
+
+test-long: setup-test ## Run what test-slow and test-cluster run at once, but no round of make chaos
 	@scripts/install_chromium.sh
-	$(RUN) python -m pytest -n 2 --dist loadscope -m "slow or standalone" $(ARGS)
+	$(RUN) python -m pytest -n 2 --dist loadscope -m "(slow and not chaos) or standalone" $(ARGS)
 
 test-cluster: setup-test ## Deploy on a standalone cluster; restart proxies and driver under load
 	timeout 1500 $(RUN) python -m pytest tests/standalone -m standalone $(ARGS)

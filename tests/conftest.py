@@ -21,6 +21,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 ON_REQUEST = {
     "slow": ("slow tests (restarts of drivers, killed executors)", "make test-slow"),
+    "wide": ("slow tests with further backends, parallelism and seeds", "make test-wide"),
     "hostile": ("attacks on ports", "make hostile"),
     "standalone": ("tests of a deployment on a standalone cluster", "make test-cluster"),
 }

@@ -31,7 +31,7 @@ SEED = 31
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+@pytest.mark.parametrize("backend", [pytest.param("heap", marks=pytest.mark.wide), "rocksdb"])
 def test_every_question_is_answered_right_over_a_killed_executor_and_a_restart(
     spark: SparkSession, tmp_path: Path, backend: str
 ) -> None:

@@ -18,7 +18,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [(("rocksdb", 2), ("heap", 3)), (("heap", 3), ("rocksdb", 1))]
+    ("before", "after"),
+    [
+        (("rocksdb", 2), ("heap", 3)),
+        pytest.param(("heap", 3), ("rocksdb", 1), marks=pytest.mark.wide),
+    ],
 )
 def test_a_job_from_a_savepoint_begins_at_its_offsets(
     broker: KafkaBroker,

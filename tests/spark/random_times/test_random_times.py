@@ -138,8 +138,8 @@ def check_states(client: QueryableStateClient, job: JobClient, model: TimedModel
     [
         (1, ("heap", "rocksdb")),
         (2, ("rocksdb", "heap")),
-        (3, ("rocksdb", "rocksdb")),
-        (4, ("heap", "heap")),
+        pytest.param(3, ("rocksdb", "rocksdb"), marks=pytest.mark.wide),
+        pytest.param(4, ("heap", "heap"), marks=pytest.mark.wide),
     ],
 )
 def test_a_random_job_puts_out_what_the_models_do(

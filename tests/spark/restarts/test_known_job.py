@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+@pytest.mark.parametrize("backend", ["heap", pytest.param("rocksdb", marks=pytest.mark.wide)])
 def test_answers_are_right_while_servers_die_and_after_a_restart(
     new_environment: NewEnvironment, spark: SparkSession, tmp_path: Path, backend: str
 ) -> None:

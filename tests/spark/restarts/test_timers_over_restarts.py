@@ -54,7 +54,7 @@ def fires(client: QueryableStateClient, job: JobClient, keys: list[str]) -> list
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+@pytest.mark.parametrize("backend", [pytest.param("heap", marks=pytest.mark.wide), "rocksdb"])
 def test_timers_that_fell_due_while_a_job_was_down_fire_in_order_at_its_start(
     new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path, backend: str
 ) -> None:
@@ -126,8 +126,15 @@ def test_timers_and_time_to_live_go_with_a_savepoint_to_another_backend_parallel
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(
+    ("moment", "backend"),
+    [
+        ("before", "rocksdb"),
+        ("after", "heap"),
+        pytest.param("before", "heap", marks=pytest.mark.wide),
+        pytest.param("after", "rocksdb", marks=pytest.mark.wide),
+    ],
+)
 def test_a_timer_fires_once_although_its_server_is_killed_before_the_commit(
     new_environment: NewEnvironment,
     feed: MakeFeed,
