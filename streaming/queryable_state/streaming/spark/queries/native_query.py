@@ -55,6 +55,16 @@ class NativeQuery:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
+    @property
+    def is_running(self) -> bool:
+        """True until the process of the server has ended."""
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server."""
+        return self._process.pid
+
     def wait_started(self, timeout_s: float) -> None:
         """Waits until the server answers; raises its own error, or `RetryLaterError`."""
         if self._started.wait(timeout_s) and self.address:
