@@ -232,6 +232,7 @@ def main() -> int:
         for query in QUERIES:
             started = start(spark, folder, query)
             stack.callback(started.stop)
+            started.processAllAvailable()
             # The line that makes its state queryable.
             served = stack.enter_context(serve_query(started, web="off"))
             host, _, port = served.address.rpartition(":")

@@ -39,6 +39,7 @@ NAMES = [
     "processor-pandas-ttl",
     "processor-rows-event-timers",
     "sessions-hdfs",
+    "value-types",
 ]
 
 
