@@ -142,7 +142,7 @@ def our_answer(client: QueryableStateClient, job: str, state: str) -> tuple[Coun
                 found[columns, (None,)] += 1
             elif state == "destinations":
                 for dest, flights in value.items():
-                    found[columns, (dest,), (flights,)] += 1
+                    found[columns, (dest,), plain(flights)] += 1
             elif state in ("left", "right"):
                 # Spark's reader leaves out the flag behind the row.
                 found.update((columns, plain(row)[:-1]) for row in value.get())
@@ -211,6 +211,7 @@ def main() -> int:
         SparkSession.builder.master("local[2]")
         .appName("native_flights")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config(f"{STATE_STORE}.providerClass", ROCKSDB)
@@ -228,7 +229,7 @@ def main() -> int:
         for each in ("flights", "weather"):
             (folder / each).mkdir()
         add_day(folder, 1, flights, weather)
-        running = {}
+        running = []
         for query in QUERIES:
             started = start(spark, folder, query)
             stack.callback(started.stop)
@@ -237,14 +238,14 @@ def main() -> int:
             served = stack.enter_context(serve_query(started, web="off"))
             host, _, port = served.address.rpartition(":")
             client = stack.enter_context(QueryableStateClient(host, int(port)))
-            running[query] = started, client
+            running.append((query, started, client))
         for day in range(1, options.days + 1):
             if day > 1:
                 add_day(folder, day, flights, weather)
-            for query, (started, client) in running.items():
+            for query, started, client in running:
                 started.processAllAvailable()
                 wrong += compare(spark, folder, query, client, day)
-        ask(running[QUERIES[-1]][1], flights)
+        ask(running[-1][2], flights)
     spark.stop()
     print("every answer equals Spark's" if not wrong else f"{wrong} states differ")
     return 1 if wrong else 0
