@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from queryable_state.cli.answers import print_json
 from queryable_state.cli.arguments import add_operation
 from queryable_state.cli.completed_names import complete
-from queryable_state.cli.tables import bytes_text, ms_text, percent_text, table, time_text
+from queryable_state.cli.tables import age_text, bytes_text, ms_text, percent_text, table, time_text
 
 if TYPE_CHECKING:
     import argparse
@@ -126,9 +126,10 @@ def _lines(job: JobDescription) -> Iterator[str]:
             f"newest batch; restarts: {job.restarts}"
         )
     if job.watermark.watermark_ms:
-        moved_ms = job.watermark.moved_at_ms
-        moved = f", moved {time_text(moved_ms)}" if moved_ms else ""
-        yield f"watermark: {time_text(job.watermark.watermark_ms)}{moved}"
+        watermark_ms, moved_ms = job.watermark.watermark_ms, job.watermark.moved_at_ms
+        moved = f", moved {_age(job, moved_ms)} ago" if moved_ms else ""
+        behind = _age(job, watermark_ms)
+        yield f"watermark: {time_text(watermark_ms)}, {behind} behind{moved}"
     if job.is_reported or job.checkpoints.last_completed is not None:
         yield _checkpoint_line(job)
     for snapshot in (job.checkpoints.running, *job.savepoints):
@@ -179,10 +180,17 @@ def _checkpoint_line(job: JobDescription) -> str:
     if last is None:
         return "checkpoints: none" if checkpoints.durable else "checkpoints: state is not durable"
     failed = f", {checkpoints.failures_in_a_row} failed since" * bool(checkpoints.failures_in_a_row)
+    size = f"{bytes_text(last.bytes)} " if last.bytes else ""
+    name = "savepoint" if last.savepoint else f"checkpoint {last.checkpoint_id}"
     return (
-        f"checkpoint {last.checkpoint_id}: batch {last.batch_id}, {time_text(last.at_ms)}, "
-        f"{bytes_text(last.bytes)} in {ms_text(last.duration_ms)}{failed}"
+        f"{name}: batch {last.batch_id}, {_age(job, last.at_ms)} ago, {size}in "
+        f"{ms_text(last.duration_ms)}{failed}"
     )
+
+
+def _age(job: JobDescription, at_ms: int) -> str:
+    """Time from a moment until the description was made."""
+    return age_text(max(0, job.as_of_ms - at_ms))
 
 
 def _error_lines(error: JobError) -> Iterator[str]:

@@ -136,8 +136,9 @@ def _lines(shown: _Shown) -> Iterator[str]:
     if job.is_reported:
         yield (
             f"rows/s {job.rates.rows_per_s:,.0f}   batch {batch.batch_id}: "
-            f"{job.rates.rows:,} rows, {ms_text(batch.batch_ms)}, commit {ms_text(batch.commit_ms)}, "
-            f"visible after {ms_text(batch.lag_ms)}   restarts {job.restarts}"
+            f"{job.rates.rows:,} rows, {ms_text(batch.batch_ms)}, "
+            f"commit {ms_text(batch.commit_ms)}, visible after {ms_text(batch.lag_ms)}   "
+            f"restarts {job.restarts}"
         )
     else:
         yield f"batch {batch.batch_id}"

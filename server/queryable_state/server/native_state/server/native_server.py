@@ -7,13 +7,12 @@ import contextlib
 import itertools
 import logging
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from queryable_state.server.checkpoint.file_systems.storage import is_local
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint_server.public_ports import PublicPorts
-from queryable_state.server.checkpoint_server.start_steps import folder_of_state, unless_stopped
+from queryable_state.server.checkpoint_server.start_steps import StateFolder, unless_stopped
 from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
 from queryable_state.server.native_state.server.batch_facts import BatchFacts
 from queryable_state.server.native_state.server.follower import Follower
@@ -41,6 +40,7 @@ from queryable_state.wire.errors import CheckpointError, InvalidRequestError, Ve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.query.router import Router
@@ -112,14 +112,17 @@ class NativeServer:
         # Before the state is loaded, which may take long.
         tls, owners = ServerTls.of(settings.tls), Owners(settings.servers, _own(settings))
         async with contextlib.AsyncExitStack() as stack:
-            directory = await asyncio.to_thread(folder_of_state, settings.directory)
-            stack.push_async_callback(asyncio.to_thread, directory.cleanup)
+            folder = await asyncio.to_thread(StateFolder, settings.directory)
+            stack.push_async_callback(asyncio.to_thread, folder.remove)
             storage = await asyncio.to_thread(storage_of, uri, settings.storage_options)
             checkpoint = QueryCheckpoint(storage, uri)
             background = BackgroundThread()
             stack.push_async_callback(background.aclose)
-            threads = ThreadPool("loading", settings.transfer_threads)
-            stack.push_async_callback(threads.aclose)
+            loading, threads = (
+                ThreadPool(name, settings.transfer_threads) for name in ("loading", "following")
+            )
+            for pool in (loading, threads):
+                stack.push_async_callback(pool.aclose)
             query_id = await threads.run(checkpoint.query_id)
             table, lease, batch_times = StoreTable(owners.server_id), Lease(), BatchTimes()
             served = ServedQuery(
@@ -129,6 +132,7 @@ class NativeServer:
                 lease,
                 owners,
                 background,
+                loading,
                 threads,
                 batch_times,
                 follows=settings.follow,
@@ -139,7 +143,7 @@ class NativeServer:
                 checkpoint,
                 query_id,
                 self.name,
-                _new_paths(Path(directory.name)),
+                _new_paths(folder.path),
                 backend=settings.backend,
                 kept_batches=settings.kept_batches,
             )
