@@ -118,8 +118,11 @@ class NativeServer:
             checkpoint = QueryCheckpoint(storage, uri)
             background = BackgroundThread()
             stack.push_async_callback(background.aclose)
-            threads = ThreadPool("loading", settings.transfer_threads)
-            stack.push_async_callback(threads.aclose)
+            loading, threads = (
+                ThreadPool(name, settings.transfer_threads) for name in ("loading", "following")
+            )
+            for pool in (loading, threads):
+                stack.push_async_callback(pool.aclose)
             query_id = await threads.run(checkpoint.query_id)
             table, lease, batch_times = StoreTable(owners.server_id), Lease(), BatchTimes()
             served = ServedQuery(
@@ -129,6 +132,7 @@ class NativeServer:
                 lease,
                 owners,
                 background,
+                loading,
                 threads,
                 batch_times,
                 follows=settings.follow,
