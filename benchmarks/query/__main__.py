@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.query.measuring import Plan
 
 PEERS = (
-    *("heap", "rocksdb", "tls", "proxy", "proxy-tls", "split"),
+    *("heap", "rocksdb", "token", "tls", "proxy", "proxy-tls", "split"),
     *("default-gc", "large-commits", "spark"),
     *("flink-heap", "flink-rocksdb"),
     *("redis", "valkey"),

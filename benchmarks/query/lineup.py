@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 TITLES = {
     "heap": "direct, heap",
     "rocksdb": "direct, RocksDB",
+    "token": "direct, RocksDB, token",
     "tls": "direct, RocksDB, TLS",
     "proxy": "proxy, RocksDB",
     "proxy-tls": "proxy, RocksDB, TLS",
@@ -82,6 +83,8 @@ class Lineup:
                 await self._add_proxied("proxy", one)
             if "default-gc" in names:
                 await self._add_direct("default-gc", one, GcMode.DEFAULT)
+        if "token" in names:
+            await self._add_direct("token", await self._feeder("rocksdb", ("--token",)))
         if {"tls", "proxy-tls"} & set(names):
             secured = self.secured_owner = await self._feeder("rocksdb", ("--tls",))
             if "tls" in names:
@@ -162,6 +165,7 @@ class Lineup:
             job_id=feeder.description["job_id"],
             direct=direct,
             tls=Tls(ca=feeder.description["ca"]) if feeder.description.get("ca") else False,
+            token=feeder.description.get("token") or None,
         )
         return self._add(await self._generator(client), feeder, gc_mode)
 

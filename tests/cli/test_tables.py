@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from queryable_state.cli.tables import (
     GrowingTable,
+    age_text,
     bytes_text,
     cell,
     iso_text,
@@ -73,3 +74,8 @@ def test_times_beyond_the_calendar_are_numbers() -> None:
     assert time_text(-(1 << 63)) == f"{-(1 << 63)} ms"
     assert iso_text(1 << 60) == str(1 << 60)
     assert iso_text(-1) == "1969-12-31T23:59:59.999Z"
+
+
+def test_an_age_is_in_the_largest_unit_that_fits() -> None:
+    ages = (900, 119_000, 120_000, 7_199_000, 7_200_000, 400_000_000)
+    assert [age_text(ms) for ms in ages] == ["0 s", "119 s", "2 min", "119 min", "2 h", "4 d"]

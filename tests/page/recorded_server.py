@@ -25,6 +25,7 @@ ALL_PATHS = (
     "jobs/{job}/timers",
     "jobs/{job}/hot-keys",
     "jobs/{job}/states/{state}/hot-keys",
+    "jobs/{job}/states/{state}/size",
     "servers",
 )
 
@@ -62,6 +63,7 @@ class RecordedServer:
         add(f"{state}/watch", self._watch)
         add(f"{state}/windows", self._windows)
         add(f"{state}/hot-keys", self._hot_keys)
+        add(f"{state}/size", self._size)
         add("/", self._page)
         app.router.add_static("/", PAGE)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -212,6 +214,9 @@ class RecordedServer:
             "info": info,
         }
         return _json({"operators": [operator]})
+
+    async def _size(self, _request: web.Request) -> web.Response:
+        return _json(recorded_states.SIZE)
 
     async def _hot_keys(self, request: web.Request) -> web.Response:
         return _json(recorded_states.hot_keys(request.match_info.get("state", "")))

@@ -170,6 +170,16 @@ def trace() -> dict[str, Any]:
     }
 
 
+SIZE = {
+    "keys": 1_204_331,
+    "keys_error": 2_100,
+    "records": 1_204_331,
+    "records_error": 2_100,
+    "bytes": 78_281_515,
+    "complete": True,
+}
+
+
 def hot_keys(name: str) -> dict[str, Any]:
     """Hot keys of a state, or of all."""
     shares = [0.71, 0.08, 0.03, 0.02, 0.01]

@@ -47,6 +47,7 @@ async def test_a_server_says_how_far_it_is_while_it_loads(
             described = await client.describe_job("sensors")
             assert described.restores
             assert all(each.bytes > each.bytes_done == 0 for each in described.restores)
+            assert all(each.started_at_ms for each in described.restores)
             assert not any(owner.open for each in described.operators for owner in each.owners)
             with pytest.raises(RetryLaterError, match=r"is still being loaded \(0 %\)"):
                 await client.get_kv_state("sensors", "last", "sensor_1", timeout_s=0.5)

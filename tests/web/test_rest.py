@@ -126,6 +126,13 @@ async def test_a_job_its_checkpoints_and_servers_are_described(
     assert server["lease"] == "HELD"
 
 
+async def test_a_state_is_measured(http: aiohttp.ClientSession) -> None:
+    size = await get(http, f"{STATE}/size")
+    assert size["keys"] == size["records"] == 8
+    assert (size["exact"], size["complete"]) == (True, True)
+    assert size["bytes"] > 0
+
+
 async def test_hot_keys_are_listed(http: aiohttp.ClientSession) -> None:
     for _ in range(20):
         await get(http, f"{STATE}/value", key="sensor_7")

@@ -43,6 +43,7 @@ def test_a_host_is_a_name_or_an_ip_address(text: str, host: str) -> None:
         ("two words", "use a name or an IP address"),
         ("unix:/tmp/socket", "has a port"),
         ("-x", "use a name or an IP address"),
+        ("::1:9069", r"did you mean \[::1\]:9069\?"),
     ],
 )
 def test_what_is_no_host_is_refused_with_the_mend(text: str, mend: str) -> None:

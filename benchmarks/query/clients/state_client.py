@@ -26,8 +26,9 @@ class StateClient:
         job_id: str,
         direct: bool,
         tls: Tls | bool = False,
+        token: str | None = None,
     ) -> None:
-        self._tls = tls
+        self._tls, self._token = tls, token
         self.name = name
         self._host, _, self._port = address.rpartition(":")
         self._job_id = job_id
@@ -38,7 +39,12 @@ class StateClient:
 
     async def __aenter__(self) -> Self:
         self._client = QueryableStateClient(
-            self._host, int(self._port), timeout_s=30.0, direct=self._direct, tls=self._tls
+            self._host,
+            int(self._port),
+            timeout_s=30.0,
+            direct=self._direct,
+            tls=self._tls,
+            token=self._token,
         )
         await self._client.__aenter__()
         return self

@@ -153,7 +153,11 @@ def open_target(options: argparse.Namespace, dataset: Dataset) -> Iterator[Targe
         from benchmarks.query.feeding.job_target import JobTarget
 
         with JobTarget(
-            dataset, backend=options.kind, servers=options.servers, tls=options.tls
+            dataset,
+            backend=options.kind,
+            servers=options.servers,
+            tls=options.tls,
+            token=options.token,
         ) as target:
             yield target
 
@@ -168,6 +172,7 @@ def main() -> None:
     )
     parser.add_argument("--servers", type=int, default=1, help="state servers of the keys")
     parser.add_argument("--tls", action="store_true", help="TLS on every port")
+    parser.add_argument("--token", action="store_true", help="callers need a token")
     parser.add_argument("--port", type=int, default=0, help="port of redis-server")
     options = parser.parse_args()
     exit_on_sigterm()

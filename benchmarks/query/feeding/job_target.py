@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,8 @@ from benchmarks.query.dataset import MAX_PARALLELISM, QUERYABLE_NAME
 from benchmarks.sink_stage import sink_stage
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.coordinator.settings import CoordinatorSettings
+from queryable_state.server.security.access.access_settings import AccessSettings
+from queryable_state.server.security.access.tokens import digest_of
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.launch import ensure_server
@@ -55,10 +58,17 @@ class JobTarget:
     """
 
     def __init__(
-        self, dataset: Records, *, backend: Backend, servers: int, tls: bool = False
+        self,
+        dataset: Records,
+        *,
+        backend: Backend,
+        servers: int,
+        tls: bool = False,
+        token: bool = False,
     ) -> None:
-        """`tls`: on every port, with certificates made on the spot."""
+        """`tls`: on every port, with certificates made on the spot. `token`: callers need one."""
         self._uses_tls = tls
+        self._token = secrets.token_hex(16) if token else ""
         self._dataset = dataset
         self._backend = backend
         self._servers = servers
@@ -73,6 +83,7 @@ class JobTarget:
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-job-")))
             self._tls = certificates(folder) if self._uses_tls else TlsSettings()
+            self._access = self._access_settings(folder)
             stack.callback(self._wait_for_servers)
             self._engine = InMemoryEngine(executors=self._servers)
             self._coordinator = stack.enter_context(
@@ -113,14 +124,15 @@ class JobTarget:
         psutil.wait_procs(ending, timeout=20)
 
     def describe(self) -> dict[str, object]:
-        """Job id, proxies and pids of the servers, the stand-alone proxy, and with TLS the file
-        of the authority."""
+        """Job id, proxies and pids of the servers, the stand-alone proxy, with TLS the file
+        of the authority, and the token of callers if they need one."""
         return {
             "job_id": self._query_id.hex(),
             "proxies": [address.proxy for address in self._addresses],
             "pids": [address.pid for address in self._addresses],
             "stand_alone_proxy": self._proxy,
             "ca": self._tls.tls_ca,
+            "token": self._token,
         }
 
     def write(self, revision: int, numbers: list[int]) -> None:
@@ -163,7 +175,18 @@ class JobTarget:
             ports=ANY_PORTS,
             backend=self._backend,
             tls=self._tls,
+            access=self._access,
         )
+
+    def _access_settings(self, folder: Path) -> AccessSettings:
+        """Callers with the token may read; without one the settings are the defaults."""
+        if not self._token:
+            return AccessSettings()
+        rules = folder / "access.toml"
+        grant = 'callers = ["benchmark"]\njobs = ["*"]\nstates = ["*"]\nkinds = ["read"]\n'
+        token = f'[tokens]\nbenchmark = "{digest_of(self._token)}"\n'
+        rules.write_text(f"{token}[[grants]]\n{grant}")
+        return AccessSettings(access_file=str(rules))
 
     @contextlib.contextmanager
     def _stand_alone_proxy(self) -> Iterator[str]:
@@ -174,6 +197,7 @@ class JobTarget:
                 *(command, "proxy", "--coordinator", self._coordinator.address, "--port", "0"),
                 f"--tls-certificate={self._tls.tls_certificate}",
                 *(f"--tls-key={self._tls.tls_key}", f"--tls-ca={self._tls.tls_ca}"),
+                f"--access-file={self._access.access_file}",
             ],
             env={**os.environ, "QUERYABLE_STATE_SECRET": self._coordinator.secret},
             stdout=subprocess.PIPE,

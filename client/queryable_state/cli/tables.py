@@ -72,6 +72,15 @@ def percent_text(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %" if whole else ""
 
 
+def age_text(duration_ms: int) -> str:
+    """A duration in the largest unit that fits: `59 s`, `12 min`, `3 h`, `5 d`."""
+    seconds = duration_ms // 1000
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
 def ms_text(duration_ms: int) -> str:
     """A duration: `120 ms`, `1.2 s`."""
     return f"{duration_ms} ms" if duration_ms < 1000 else f"{duration_ms / 1000:.1f} s"

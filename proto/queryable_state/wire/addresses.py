@@ -15,6 +15,8 @@ LARGEST_PORT = 65535
 
 _HOST_AND_PORT = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]*))(?::([^:]*))?")
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+# An address by its form, which no machine has.
+_LOOPBACK_AND_PORT = re.compile(r"::1:(\d{2,4})")
 _WILDCARDS = ("0.0.0.0", "::")
 
 
@@ -38,6 +40,10 @@ def parse_host(text: str, what: str) -> str:
     _refuse_url(host, what, "localhost")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
+    if meant := _LOOPBACK_AND_PORT.fullmatch(host):
+        raise InvalidRequestError(
+            f"{what} {text!r} is an IPv6 address without a port: did you mean [::1]:{meant[1]}?"
+        )
     if _is_ip(host):
         return host
     name, colon, port = host.rpartition(":")
@@ -71,7 +77,7 @@ def split_address(text: str, what: str) -> tuple[str, int | None]:
     given = text.strip()
     _refuse_url(given, what, "localhost:9069")
     if given.count(":") > 1 and _is_ip(given):
-        return given, None
+        return parse_host(given, what), None
     match = _HOST_AND_PORT.fullmatch(given)
     if match is None or not (match[1] or match[2]):
         raise InvalidRequestError(

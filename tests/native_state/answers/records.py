@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -32,6 +32,8 @@ def plain(value: Any) -> Any:
         return (value - _EPOCH) // _MICROSECOND
     if isinstance(value, date):
         return (value - _EPOCH.date()).days
+    if isinstance(value, time):
+        return (datetime.combine(_EPOCH, value, _EPOCH.tzinfo) - _EPOCH) // _MICROSECOND
     if isinstance(value, timedelta):
         return value // _MICROSECOND
     if isinstance(value, Decimal):
@@ -41,7 +43,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):
-        return [[plain(key), plain(item)] for key, item in value.items()]
+        return sorted(([plain(key), plain(item)] for key, item in value.items()), key=repr)
     if isinstance(value, tuple | list):
         return [plain(each) for each in value]
     return value

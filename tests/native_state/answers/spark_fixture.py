@@ -35,12 +35,8 @@ class SparkFixture:
         return content
 
     def operators(self) -> set[int]:
-        """The operators with states, which are those whose keys have a hash: arrays have none."""
-        return {
-            int(name.partition(".")[0])
-            for name, answer in self.about["expected"].items()
-            if '"array"' not in json.dumps(_key_schema(answer["schema"]))
-        }
+        """The operators with states."""
+        return {int(name.partition(".")[0]) for name in self.about["expected"]}
 
     def states(self) -> list[str]:
         """Names of the answers for the newest batch, as `0.default`."""
@@ -62,11 +58,6 @@ class SparkFixture:
     def _file(self, state: str, batch: int) -> Path:
         newest = batch == self.about["batches"][-1]
         return self.folder / "expected" / f"{state}{'' if newest else f'@{batch}'}.jsonl"
-
-
-def _key_schema(schema: dict[str, Any]) -> Any:
-    (key,) = (field["type"] for field in schema["fields"] if field["name"] == "key")
-    return key
 
 
 def names() -> list[str]:

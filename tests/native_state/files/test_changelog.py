@@ -14,7 +14,6 @@ from queryable_state.server.native_state.files.changes import (
     Change,
     ChangeKind,
     FoldedChanges,
-    column_family,
     fold,
 )
 from queryable_state.server.native_state.files.outcomes import UnsupportedFormatError
@@ -140,7 +139,3 @@ def test_merged_values_are_joined_by_the_delimiter_of_the_store() -> None:
     changes = [(MERGE, b"k", b"1"), (MERGE, b"k", b"2")]
     assert fold(iter(changes), b"").appended == {b"k": b"12"}
     assert fold(iter(changes), b",").appended == {b"k": b"1,2"}
-
-
-def test_the_column_family_is_the_first_two_bytes_of_a_key() -> None:
-    assert column_family(bytes.fromhex("0400") + b"rest") == 4

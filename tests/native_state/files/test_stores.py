@@ -18,7 +18,6 @@ from tests.native_state.files.restored import (
 )
 
 from queryable_state.server.checkpoint.file_systems.local_storage import LocalStorage
-from queryable_state.server.native_state.files.changes import column_family
 from queryable_state.server.native_state.files.outcomes import (
     FileRemovedError,
     NotYetWrittenError,
@@ -93,6 +92,19 @@ def test_a_query_without_changelogs_is_followed_by_snapshots(
         assert plan.snapshot.version == store.newest
 
 
+@pytest.mark.parametrize("name", ["aggregation-hdfs-lz4", "aggregation-rocksdb-lz4"])
+def test_a_version_that_has_only_a_snapshot_has_no_delta(
+    name: str, checkpoint: Callable[[str], Path]
+) -> None:
+    """Repartitioned state is written as snapshots."""
+    for store in _stores(checkpoint(name)):
+        snapshot = store.plan(store.newest).snapshot
+        assert snapshot is not None
+        version = range(snapshot.version, snapshot.version + 1)
+        _remove(store, version, "changelog", "delta")
+        assert store.files.delta(snapshot.version) is None
+
+
 @pytest.mark.parametrize("name", ROCKSDB)
 def test_a_snapshot_has_as_many_records_as_its_metadata_says(
     name: str, checkpoint: Callable[[str], Path]
@@ -103,7 +115,7 @@ def test_a_snapshot_has_as_many_records_as_its_metadata_says(
         records = snapshot_records(snapshot)
         families = snapshot.column_families
         internal = {families[each] for each in snapshot.metadata.internal_column_families}
-        counted = [key for key in records if not internal or column_family(key) not in internal]
+        counted = [key for key in records if not internal or _family(key) not in internal]
         assert len(counted) == snapshot.metadata.keys
 
 
@@ -136,7 +148,7 @@ def test_merged_values_of_several_data_files_have_no_delimiter_between_them(
         assert snapshot is not None
         seen = snapshot.column_families["seen"]
         for key, value in snapshot_records(snapshot).items():
-            if column_family(key) == seen:
+            if _family(key) == seen:
                 # A row of one number has 17 bytes, and its size stands before it.
                 assert len(value) % 21 == 0
                 sizes.add(len(value) // 21)
@@ -223,3 +235,8 @@ def _remove(store: Store, versions: range, *suffixes: str) -> None:
         wanted = not suffixes or file.suffix.removeprefix(".") in suffixes
         if number.isdigit() and int(number) in versions and wanted:
             file.unlink()
+
+
+def _family(key: bytes) -> int:
+    """The id of the column family of a raw key."""
+    return int.from_bytes(key[:2], "little")

@@ -28,17 +28,12 @@ _BY_NAME = {fixture.name: fixture for fixture in FIXTURES}
 DEFAULT = ["windows-changelog", "retries-ids"]
 SLOW = [
     "chained",
-    "dedup-time",
-    "groups-event-time",
-    "join-left-outer-v2",
     "join-left-outer-v4",
     "processor-pandas-event-timers",
-    "retries-changelog",
+    "repartitioned",
     "retries-hdfs",
     "retries-snapshots",
-    "repartitioned",
     "sessions",
-    "windows-hdfs",
 ]
 
 

@@ -2,13 +2,13 @@
 
 Values are written as Spark stores them: timestamps in microseconds, dates in days, intervals in
 microseconds or months, binary values in hexadecimal digits, decimals as text, floats by `repr`.
-A map is a list of `[key, value]` pairs, a struct the list of its values, since names of a state's
-fields need not differ.
+A map is a sorted list of `[key, value]` pairs. A struct is the list of its values: names of the
+fields of a state need not differ.
 """
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Row):
         return [plain(item) for item in value]
     if isinstance(value, dict):
-        return [[plain(key), plain(item)] for key, item in value.items()]
+        return sorted(([plain(key), plain(item)] for key, item in value.items()), key=repr)
     if isinstance(value, list):
         return [plain(item) for item in value]
     if isinstance(value, datetime):
@@ -43,6 +43,8 @@ def plain(value: Any) -> Any:
         return (value - _EPOCH) // _MICROSECOND
     if isinstance(value, date):
         return (value - _EPOCH.date()).days
+    if isinstance(value, time):
+        return (datetime.combine(_EPOCH, value, _EPOCH.tzinfo) - _EPOCH) // _MICROSECOND
     if isinstance(value, timedelta):
         return value // _MICROSECOND
     if isinstance(value, bytes | bytearray):

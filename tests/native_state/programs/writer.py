@@ -34,6 +34,8 @@ def session() -> SparkSession:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.streaming.stateStore.maintenanceInterval", "300ms")
         .config("spark.sql.streaming.numRecentProgressUpdates", "1")
+        # Beside other work a Python worker may take long to start.
+        .config("spark.python.authenticate.socketTimeout", "120s")
         .getOrCreate()
     )
 
@@ -96,22 +98,25 @@ def main() -> None:
     chosen = parser.parse_args()
     spark = session()
     failed = []
-    for fixture in FIXTURES:
-        if chosen.names and not any(fnmatch(fixture.name, name) for name in chosen.names):
+    written = {fixture.name: fixture for fixture in FIXTURES}
+    # Answers are also for what another version has written.
+    known = {path.name for path in chosen.folder.iterdir()} if chosen.answer else set(written)
+    for name in sorted(known):
+        if chosen.names and not any(fnmatch(name, each) for each in chosen.names):
             continue
-        folder = chosen.folder / fixture.name
+        folder = chosen.folder / name
         try:
             if not chosen.answer:
-                write(spark, folder, fixture)
-            if not chosen.write and folder.exists():
+                write(spark, folder, written[name])
+            if not chosen.write:
                 answer(spark, folder)
             if chosen.pack:
-                pack(folder, fixture.name)
+                pack(folder, name)
         except Exception as error:  # noqa: BLE001 - the others are written all the same
-            failed.append(fixture.name)
-            sys.stderr.write(f"{fixture.name}: {type(error).__name__}: {str(error)[:3000]}\n")
+            failed.append(name)
+            sys.stderr.write(f"{name}: {type(error).__name__}: {str(error)[:3000]}\n")
         else:
-            sys.stdout.write(f"{fixture.name} done\n")
+            sys.stdout.write(f"{name} done\n")
             sys.stdout.flush()
     spark.stop()
     if failed:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import tarfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.native_state.files.conftest import FIXTURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _VERSION = re.compile(r"\.?([0-9]+)(?:_[^.]+)?\.(changelog|zip|delta|snapshot)(\.crc)?")
 _BATCH = re.compile(r"\.?([0-9]+)(\.crc)?")
@@ -30,8 +30,9 @@ class ReplayedQuery:
 
     @classmethod
     def of_fixture(cls, name: str, folder: Path) -> ReplayedQuery:
-        """Of a checkpoint in `tests/native_state/files/fixtures`; nothing is committed yet."""
-        with tarfile.open(FIXTURES / f"{name}.tar.xz") as archive:
+        """Of a checkpoint in the fixtures here or of `files`; nothing is committed yet."""
+        own = Path(__file__).parent / "fixtures" / f"{name}.tar.xz"
+        with tarfile.open(own if own.exists() else FIXTURES / own.name) as archive:
             archive.extractall(folder / "whole", filter="data")
         return cls(folder / "whole", folder / "checkpoint")
 

@@ -110,6 +110,9 @@ async def test_servers_share_the_partitions_and_each_answers_every_key(
         for server in running:
             await until_batch(server, 5)
         client = await stack.enter_async_context(client_of(running[0]))
+        keys = await keys_of(client)
+        found = await client.get_kv_states("query", "aggregation", keys, one_cut=True)
+        assert {each.info.version for each in found if each is not None} == {5}
         async with serving(query.root) as alone, client_of(alone) as expected:
             assert await everything(client) == await everything(expected)
 

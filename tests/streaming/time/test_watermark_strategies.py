@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from queryable_state.streaming import (
@@ -41,6 +42,11 @@ class Stamped(ProcessFunction):
         yield value, ctx.timestamp()
 
 
+class OfNumpy(TimestampAssigner):
+    def extract_timestamp(self, value: str, record_timestamp: int) -> Any:
+        return np.int64(value)
+
+
 class Wrong(TimestampAssigner):
     def extract_timestamp(self, value: str, record_timestamp: int) -> Any:
         return value
@@ -71,6 +77,10 @@ def test_the_result_of_an_assigner_is_the_timestamp_of_the_element() -> None:
 
 def test_an_assigner_receives_the_least_long_for_an_element_without_a_timestamp() -> None:
     assert assigned(Second()).process(["before@1"]) == [("before@1", NO_TIMESTAMP)]
+
+
+def test_a_timestamp_may_be_an_integer_of_numpy() -> None:
+    assert assigned(OfNumpy()).process(["7"]) == [("7", 7)]
 
 
 def test_an_assigner_that_returns_no_int_fails_with_its_name_and_element() -> None:

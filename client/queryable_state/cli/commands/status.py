@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from queryable_state.cli.answers import print_json
 from queryable_state.cli.arguments import add_operation
 from queryable_state.cli.completed_names import complete
-from queryable_state.cli.tables import bytes_text, ms_text, percent_text, table, time_text
+from queryable_state.cli.tables import age_text, bytes_text, ms_text, percent_text, table, time_text
 
 if TYPE_CHECKING:
     import argparse
@@ -112,28 +112,26 @@ async def _servers(options: argparse.Namespace, client: QueryableStateClient) ->
 
 def _lines(job: JobDescription) -> Iterator[str]:
     info = job.info
-    yield f"job {info.name} ({info.job_id}): {info.health}, started {time_text(info.started_at_ms)}"
+    started = f", started {time_text(info.started_at_ms)}" if info.started_at_ms else ""
+    yield f"job {info.name} ({info.job_id}): {info.health}{started}"
     for finding in job.findings:
         since = f" since {time_text(finding.since_ms)}" if finding.since_ms else ""
         yield f"{finding.severity} {finding.code}{since}: {finding.message}"
         yield f"  next: {finding.next_step}"
     yield ""
-    batch = job.last_batch
-    running = f", batch {batch.running_batch_id} runs" if batch.running_batch_id >= 0 else ""
-    yield (
-        f"batch {batch.batch_id}: {ms_text(batch.batch_ms)}, commit {ms_text(batch.commit_ms)}, "
-        f"visible after {ms_text(batch.lag_ms)}{running}"
-    )
-    yield (
-        f"rows: {job.rates.rows_per_s:,.0f}/s in the last minute, {job.rates.rows:,} in the "
-        f"newest batch; restarts: {job.restarts}"
-    )
-    if job.watermark.watermark_ms:
+    yield _batch_line(job)
+    if job.is_reported:
         yield (
-            f"watermark: {time_text(job.watermark.watermark_ms)}, moved "
-            f"{time_text(job.watermark.moved_at_ms)}"
+            f"rows: {job.rates.rows_per_s:,.0f}/s in the last minute, {job.rates.rows:,} in the "
+            f"newest batch; restarts: {job.restarts}"
         )
-    yield _checkpoint_line(job)
+    if job.watermark.watermark_ms:
+        watermark_ms, moved_ms = job.watermark.watermark_ms, job.watermark.moved_at_ms
+        moved = f", moved {_age(job, moved_ms)} ago" if moved_ms else ""
+        behind = _age(job, watermark_ms)
+        yield f"watermark: {time_text(watermark_ms)}, {behind} behind{moved}"
+    if job.is_reported or job.checkpoints.last_completed is not None:
+        yield _checkpoint_line(job)
     for snapshot in (job.checkpoints.running, *job.savepoints):
         if snapshot is not None:
             kind = "savepoint" if snapshot.savepoint else "checkpoint"
@@ -162,16 +160,37 @@ def _lines(job: JobDescription) -> Iterator[str]:
         yield from table(("operator", "states", "key groups", "server", "state"), rows)
 
 
+def _batch_line(job: JobDescription) -> str:
+    batch = job.last_batch
+    if not job.is_reported:
+        # No driver has told how long its batches take.
+        ended = f", committed {time_text(batch.ended_at_ms)}" if batch.ended_at_ms else ""
+        visible = f", visible after {ms_text(batch.lag_ms)}" if batch.lag_ms else ""
+        return f"batch {batch.batch_id}{ended}{visible}"
+    running = f", batch {batch.running_batch_id} runs" if batch.running_batch_id >= 0 else ""
+    return (
+        f"batch {batch.batch_id}: {ms_text(batch.batch_ms)}, commit {ms_text(batch.commit_ms)}, "
+        f"visible after {ms_text(batch.lag_ms)}{running}"
+    )
+
+
 def _checkpoint_line(job: JobDescription) -> str:
     checkpoints = job.checkpoints
     last = checkpoints.last_completed
     if last is None:
         return "checkpoints: none" if checkpoints.durable else "checkpoints: state is not durable"
     failed = f", {checkpoints.failures_in_a_row} failed since" * bool(checkpoints.failures_in_a_row)
+    size = f"{bytes_text(last.bytes)} " if last.bytes else ""
+    name = "savepoint" if last.savepoint else f"checkpoint {last.checkpoint_id}"
     return (
-        f"checkpoint {last.checkpoint_id}: batch {last.batch_id}, {time_text(last.at_ms)}, "
-        f"{bytes_text(last.bytes)} in {ms_text(last.duration_ms)}{failed}"
+        f"{name}: batch {last.batch_id}, {_age(job, last.at_ms)} ago, {size}in "
+        f"{ms_text(last.duration_ms)}{failed}"
     )
+
+
+def _age(job: JobDescription, at_ms: int) -> str:
+    """Time from a moment until the description was made."""
+    return age_text(max(0, job.as_of_ms - at_ms))
 
 
 def _error_lines(error: JobError) -> Iterator[str]:

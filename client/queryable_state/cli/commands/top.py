@@ -133,19 +133,21 @@ def _lines(shown: _Shown) -> Iterator[str]:
         yield f"{finding.severity} {finding.code}: {finding.message}"
         yield f"  next: {finding.next_step}"
     yield ""
-    yield (
-        f"rows/s {job.rates.rows_per_s:,.0f}   batch {batch.batch_id}: {job.rates.rows:,} rows, "
-        f"{ms_text(batch.batch_ms)}, commit {ms_text(batch.commit_ms)}, "
-        f"visible after {ms_text(batch.lag_ms)}   restarts {job.restarts}"
-    )
+    if job.is_reported:
+        yield (
+            f"rows/s {job.rates.rows_per_s:,.0f}   batch {batch.batch_id}: "
+            f"{job.rates.rows:,} rows, {ms_text(batch.batch_ms)}, "
+            f"commit {ms_text(batch.commit_ms)}, visible after {ms_text(batch.lag_ms)}   "
+            f"restarts {job.restarts}"
+        )
+    else:
+        yield f"batch {batch.batch_id}"
     mark = job.watermark
     if mark.watermark_ms:
         age_ms = max(0, job.as_of_ms - mark.watermark_ms)
         moved_ms = max(0, job.as_of_ms - mark.moved_at_ms)
-        yield (
-            f"watermark {time_text(mark.watermark_ms)}, {ms_text(age_ms)} behind, "
-            f"moved {ms_text(moved_ms)} ago"
-        )
+        moved = f", moved {ms_text(moved_ms)} ago" if mark.moved_at_ms else ""
+        yield f"watermark {time_text(mark.watermark_ms)}, {ms_text(age_ms)} behind{moved}"
     yield ""
     rows = [
         (server.server_id, server.query_address, server.lease, str(server.key_groups))

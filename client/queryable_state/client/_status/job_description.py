@@ -49,6 +49,9 @@ class JobDescription:
     savepoints: tuple[SnapshotProgress, ...]
     history: tuple[HistoryPoint, ...]
     """Of the last hour, oldest first; only if it was asked for."""
+    is_reported: bool
+    """False if no driver reports on the job, as on a query whose checkpoint is served: its rates,
+    durations and checkpoints are unknown."""
     as_of_ms: int
     age_ms: int
     """The driver does not answer: age of this description. 0: it is current."""
@@ -65,11 +68,14 @@ class JobDescription:
         for finding in self.findings:
             yield finding.code, f"{finding.message}\nnext: {finding.next_step}"
         batch, rates, checkpoints = self.last_batch, self.rates, self.checkpoints
-        yield "batch", f"{batch.batch_id}: {batch.batch_ms:,} ms, visible after {batch.lag_ms:,} ms"
-        yield (
-            "rows",
-            f"{rates.rows_per_s:,.0f}/s in the last minute",
-        )
+        if self.is_reported:
+            yield (
+                "batch",
+                f"{batch.batch_id}: {batch.batch_ms:,} ms, visible after {batch.lag_ms:,} ms",
+            )
+            yield "rows", f"{rates.rows_per_s:,.0f}/s in the last minute"
+        else:
+            yield "batch", str(batch.batch_id)
         if self.watermark.watermark_ms:
             yield "watermark", time_text(self.watermark.watermark_ms)
         if checkpoints.last_completed is not None:
@@ -112,6 +118,7 @@ class JobDescription:
                 SnapshotProgress(**scalars(SnapshotProgress, each)) for each in message.savepoints
             ),
             history=tuple(HistoryPoint(**scalars(HistoryPoint, p)) for p in message.history),
+            is_reported=message.HasField("rates") or message.HasField("checkpoints"),
             as_of_ms=message.as_of_ms,
             age_ms=message.age_ms,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 import uuid
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -143,7 +144,7 @@ class _Loads:
 
     def expect(self, operator: OperatorSnapshot, part: RangeSnapshot) -> None:
         """Counts a subtask that will be loaded."""
-        self._parts[operator.uid, part.index] = _Part(part)
+        self._parts[operator.uid, part.index] = _Part(part, time.time_ns() // 1_000_000)
 
     def progress(self) -> list[status_pb2.RestoreProgress]:
         """How far each subtask is that is not loaded yet."""
@@ -197,6 +198,7 @@ class _Part:
     """A subtask that is loaded, and the files that it reads."""
 
     part: RangeSnapshot
+    started_at_ms: int
     stored: StoredFiles | None = None
     is_loaded: bool = False
 
@@ -208,6 +210,7 @@ class _Part:
             operator_uid=operator_uid,
             first_key_group=self.part.first_key_group,
             last_key_group=self.part.last_key_group,
+            started_at_ms=self.started_at_ms,
             bytes_done=min(read, total),
             bytes=total,
         )

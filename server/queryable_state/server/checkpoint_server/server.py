@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from queryable_state.server.checkpoint.completed import find
@@ -16,7 +15,7 @@ from queryable_state.server.checkpoint_server.checkpoint_loader import Checkpoin
 from queryable_state.server.checkpoint_server.checkpoint_reader import CheckpointReader
 from queryable_state.server.checkpoint_server.loading_checkpoint import LoadingCheckpoint
 from queryable_state.server.checkpoint_server.public_ports import PublicPorts
-from queryable_state.server.checkpoint_server.start_steps import folder_of_state, unless_stopped
+from queryable_state.server.checkpoint_server.start_steps import StateFolder, unless_stopped
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.security.server_tls import ServerTls
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
@@ -25,6 +24,8 @@ from queryable_state.server.web.api.job_control import NoOperations
 from queryable_state.wire.errors import CheckpointError, InvalidRequestError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from queryable_state.server.checkpoint.completed import Completed
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
@@ -85,8 +86,8 @@ class CheckpointServer:
         # Before the state is loaded, which may take long.
         tls = ServerTls.of(settings.tls)
         async with contextlib.AsyncExitStack() as stack:
-            directory = await asyncio.to_thread(folder_of_state, settings.directory)
-            stack.push_async_callback(asyncio.to_thread, directory.cleanup)
+            folder = await asyncio.to_thread(StateFolder, settings.directory)
+            stack.push_async_callback(asyncio.to_thread, folder.remove)
             # The stores close after the ports.
             loaded = await stack.enter_async_context(contextlib.AsyncExitStack())
             background = BackgroundThread()
@@ -108,7 +109,7 @@ class CheckpointServer:
             await ports.start(NoOperations(router.list_jobs), ready=False)
             self.web_address = ports.web_address
             completed, table = await unless_stopped(
-                self._load(loaded, Path(directory.name)), self.shutdown, settings.checkpoint
+                self._load(loaded, folder.path), self.shutdown, settings.checkpoint
             )
             self._table = table
             reader = CheckpointReader(

@@ -60,11 +60,3 @@ def fold(changes: Changes, merge_delimiter: bytes) -> FoldedChanges:
         # Merged first and replaced afterwards.
         del appended[key]
     return FoldedChanges(values, appended)
-
-
-def column_family(key: bytes) -> int:
-    """The id of the column family of a raw key, which its first two bytes are.
-
-    Only keys of stores whose snapshot names column families have one.
-    """
-    return int.from_bytes(key[:2], "little", signed=True)

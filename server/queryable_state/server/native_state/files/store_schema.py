@@ -64,9 +64,6 @@ class ColumnFamilySchema:
     value_schemas: Mapping[int, str] = field(default_factory=dict)
     """All value schemas by id: rows keep the id of the schema they were written with."""
 
-    key_schemas: Mapping[int, str] = field(default_factory=dict)
-    """All key schemas by id."""
-
 
 @dataclass(frozen=True, slots=True)
 class StoreSchema:
@@ -119,9 +116,7 @@ def merge_schemas(schemas: Iterable[StoreSchema]) -> StoreSchema:
                 continue
             newest = family if family.value_schema_id >= before.value_schema_id else before
             merged[name] = replace(
-                newest,
-                value_schemas={**before.value_schemas, **family.value_schemas},
-                key_schemas={**before.key_schemas, **family.key_schemas},
+                newest, value_schemas={**before.value_schemas, **family.value_schemas}
             )
     return StoreSchema(merged)
 
@@ -136,7 +131,6 @@ def _plain(key: str, value: str, prefix_columns: int, file: str) -> ColumnFamily
         value_schema=value,
         encoder=encoder,
         value_schemas={0: value},
-        key_schemas={0: key},
     )
 
 
@@ -156,7 +150,6 @@ def _family(source: JavaData, file: str) -> ColumnFamilySchema:
         value_schema_id=value_id,
         user_key_schema=user_key if _is_struct(user_key) else None,
         value_schemas={value_id: value},
-        key_schemas={key_id: key},
     )
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Larger batches are described for watched states only: it costs a read of each changed key.
 _DESCRIBED_RECORDS = 512
+# Larger batches of a partition are never described, so that no commit waits long for watches.
+_MOST_DESCRIBED_RECORDS = 65_536
 
 
 async def commit_batch(
@@ -68,8 +70,9 @@ async def _describe(
             undescribed.append(each)
         elif not found.record_count:
             continue
-        elif found.record_count > _DESCRIBED_RECORDS and watched.isdisjoint(
-            each.operator.registrations
+        elif found.record_count > _MOST_DESCRIBED_RECORDS or (
+            found.record_count > _DESCRIBED_RECORDS
+            and watched.isdisjoint(each.operator.registrations)
         ):
             undescribed.append(each)
         else:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
     from queryable_state.server.native_state.server.served_partition import ServedPartition
 
+PARTITIONS = "spark.sql.shuffle.partitions"
+"""The setting with the number of state partitions, which Spark records with each batch."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchFacts:

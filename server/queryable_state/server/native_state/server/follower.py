@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.status.finding import ERROR, WARNING, finding
-from queryable_state.server.native_state.server.batch_facts import BatchFacts
+from queryable_state.server.native_state.server.batch_facts import PARTITIONS, BatchFacts
 from queryable_state.wire.errors import (
     CheckpointError,
     QueryableStateError,
@@ -48,18 +48,21 @@ class Follower:
         checkpoint: QueryCheckpoint,
         threads: ThreadPool,
         read_states: Callable[[BatchFacts], QueryStates],
-        fingerprint: Callable[[int], object],
+        operators: Callable[[BatchFacts], object],
         *,
         poll_s: float,
+        check_s: float,
     ) -> None:
-        """`read_states` and `fingerprint` block; two equal fingerprints mean equal states."""
+        """`read_states` and `operators` block; the answers of `operators` are compared with
+        `QueryStates.described_by` after `check_s`, and if the number of partitions changes."""
         self._served = served
         self._checkpoint = checkpoint
         self._threads = threads
         self._read_states = read_states
-        self._fingerprint = fingerprint
-        self._known: object = None
+        self._operators = operators
+        self._checked_s = 0.0
         self._poll_s = poll_s
+        self._check_s = check_s
         self._looked_s = 0.0
         self._failing_since_s = 0.0
         self.lag_ms = 0
@@ -69,7 +72,6 @@ class Follower:
 
     async def run(self) -> None:
         """Follows until it is cancelled, or the checkpoint is another query's or gone."""
-        self._known = await self._threads.run(self._fingerprint, self._served.facts.batch)
         while self._served.refusal is None:
             try:
                 await self._next()
@@ -93,18 +95,26 @@ class Follower:
         await asyncio.sleep(self._poll_s)
 
     async def _commit(self, batch: int) -> None:
-        served, threads = self._served, self._threads
-        facts = await threads.run(BatchFacts.of, self._checkpoint, batch)
-        fingerprint = await threads.run(self._fingerprint, batch)
-        if fingerprint != self._known or await self._was_repeated():
-            await self._reload(facts, fingerprint)
+        facts = await self._threads.run(BatchFacts.of, self._checkpoint, batch)
+        if await self._has_other_states(facts) or await self._was_repeated():
+            await self._reload(facts)
         else:
             try:
-                await served.advance(facts)
+                await self._served.advance(facts)
             except VersionGoneError:
                 await self._jump()
                 return
         self._committed(facts)
+
+    async def _has_other_states(self, facts: BatchFacts) -> bool:
+        """True if the query has other states since this batch; compares them at times only."""
+        now_s = time.monotonic()
+        partitions = facts.conf.get(PARTITIONS) == self._served.facts.conf.get(PARTITIONS)
+        if partitions and now_s - self._checked_s < self._check_s:
+            return False
+        self._checked_s = now_s
+        described_by = await self._threads.run(self._operators, facts)
+        return described_by != self._served.states.described_by
 
     async def _look(self) -> None:
         """Checks what the next commit would not tell."""
@@ -148,7 +158,7 @@ class Follower:
             )
         elif await self._was_repeated():
             facts = await threads.run(BatchFacts.of, checkpoint, newest)
-            await self._reload(facts, await threads.run(self._fingerprint, newest))
+            await self._reload(facts)
             self._committed(facts)
 
     async def _was_repeated(self) -> bool:
@@ -171,17 +181,15 @@ class Follower:
             newest,
         )
         facts = await threads.run(BatchFacts.of, self._checkpoint, newest)
-        fingerprint = await threads.run(self._fingerprint, newest)
-        if fingerprint != self._known:
-            await self._reload(facts, fingerprint)
+        if await threads.run(self._operators, facts) != self._served.states.described_by:
+            await self._reload(facts)
         else:
             await self._served.jump(facts)
         self._committed(facts)
 
-    async def _reload(self, facts: BatchFacts, fingerprint: object) -> None:
+    async def _reload(self, facts: BatchFacts) -> None:
         states = await self._threads.run(self._read_states, facts)
         await self._served.reload(states, facts)
-        self._known = fingerprint
         _log.info("%s: loaded again as of batch %d", self._served.uri, facts.batch)
 
     def _committed(self, facts: BatchFacts) -> None:

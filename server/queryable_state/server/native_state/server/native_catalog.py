@@ -6,6 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from queryable_state.server.coordinator.status.finding import WARNING, finding
 from queryable_state.v1 import query_pb2, registration_pb2, status_pb2
 from queryable_state.wire.errors import UnknownJobError, UnknownStateError
 from queryable_state.wire.located_state import LocatedState
@@ -85,10 +86,20 @@ class NativeCatalog:
         """Describes the one job as of the batch that is served."""
         self._check_job(request.job)
         facts, follower = self._served.facts, self._follower
-        found = None if follower is None else follower.finding
+        found = [] if follower is None or follower.finding is None else [follower.finding]
+        found += [
+            finding(
+                "STATE_UNREADABLE",
+                WARNING,
+                0,
+                f"Some state of the query is not served: {refusal}",
+                "Use a newer version of this package, or the query's other states.",
+            )
+            for refusal in self._served.states.refusals
+        ]
         return status_pb2.JobDescription(
             info=self._info(),
-            findings=[] if found is None else [found],
+            findings=found,
             watermark=status_pb2.Watermark(watermark_ms=facts.watermark_ms),
             last_batch=status_pb2.BatchTimes(
                 batch_id=facts.batch,
@@ -96,7 +107,6 @@ class NativeCatalog:
                 lag_ms=0 if follower is None else follower.lag_ms,
                 running_batch_id=-1,
             ),
-            checkpoints=status_pb2.CheckpointStatus(durable=True, root=self._served.uri),
             operators=[
                 status_pb2.OperatorStatus(
                     uid=operator.uid,
@@ -154,12 +164,15 @@ class NativeCatalog:
             if follower.finding is not None:
                 health = registration_pb2.JobInfo.ATTENTION
                 problem = follower.finding.message
+        if not problem and served.states.refusals:
+            problem = f"Some state of the query is not served: {served.states.refusals[0]}"
+            if follower is not None:
+                health = registration_pb2.JobInfo.ATTENTION
         return registration_pb2.JobInfo(
             job_id=served.query_id,
             job_id_hex=served.query_id.hex(),
             name=self._name,
             status=status,
-            started_at_ms=self._started_ms,
             committed_batch=served.facts.batch,
             states=sorted(served.states.registrations),
             health=health,

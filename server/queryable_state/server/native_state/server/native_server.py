@@ -7,13 +7,12 @@ import contextlib
 import itertools
 import logging
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from queryable_state.server.checkpoint.file_systems.storage import is_local
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint_server.public_ports import PublicPorts
-from queryable_state.server.checkpoint_server.start_steps import folder_of_state, unless_stopped
+from queryable_state.server.checkpoint_server.start_steps import StateFolder, unless_stopped
 from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
 from queryable_state.server.native_state.server.batch_facts import BatchFacts
 from queryable_state.server.native_state.server.follower import Follower
@@ -41,6 +40,7 @@ from queryable_state.wire.errors import CheckpointError, InvalidRequestError, Ve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.query.router import Router
@@ -50,6 +50,7 @@ _log = logging.getLogger(__name__)
 
 _LOCAL_POLL_S = 0.02
 _REMOTE_POLL_S = 0.5
+_REMOTE_CHECK_S = 5.0
 _PROGRESS_S = 5.0
 _FIRST_BATCH_POLL_S = 0.2
 # The job may remove the newest batch that was listed before it is read.
@@ -111,14 +112,17 @@ class NativeServer:
         # Before the state is loaded, which may take long.
         tls, owners = ServerTls.of(settings.tls), Owners(settings.servers, _own(settings))
         async with contextlib.AsyncExitStack() as stack:
-            directory = await asyncio.to_thread(folder_of_state, settings.directory)
-            stack.push_async_callback(asyncio.to_thread, directory.cleanup)
+            folder = await asyncio.to_thread(StateFolder, settings.directory)
+            stack.push_async_callback(asyncio.to_thread, folder.remove)
             storage = await asyncio.to_thread(storage_of, uri, settings.storage_options)
             checkpoint = QueryCheckpoint(storage, uri)
             background = BackgroundThread()
             stack.push_async_callback(background.aclose)
-            threads = ThreadPool("loading", settings.transfer_threads)
-            stack.push_async_callback(threads.aclose)
+            loading, threads = (
+                ThreadPool(name, settings.transfer_threads) for name in ("loading", "following")
+            )
+            for pool in (loading, threads):
+                stack.push_async_callback(pool.aclose)
             query_id = await threads.run(checkpoint.query_id)
             table, lease, batch_times = StoreTable(owners.server_id), Lease(), BatchTimes()
             served = ServedQuery(
@@ -128,6 +132,7 @@ class NativeServer:
                 lease,
                 owners,
                 background,
+                loading,
                 threads,
                 batch_times,
                 follows=settings.follow,
@@ -138,7 +143,7 @@ class NativeServer:
                 checkpoint,
                 query_id,
                 self.name,
-                _new_paths(Path(directory.name)),
+                _new_paths(folder.path),
                 backend=settings.backend,
                 kept_batches=settings.kept_batches,
             )
@@ -152,9 +157,10 @@ class NativeServer:
                     checkpoint,
                     threads,
                     states.read,
-                    states.fingerprint,
+                    states.operators,
                     poll_s=settings.poll_interval_ms / 1000
                     or (_LOCAL_POLL_S if is_local(uri) else _REMOTE_POLL_S),
+                    check_s=0.0 if is_local(uri) else _REMOTE_CHECK_S,
                 )
                 following = asyncio.create_task(follower.run())
                 stack.push_async_callback(asyncio.wait, [following])
@@ -279,4 +285,7 @@ def _own(settings: CheckpointServerSettings) -> str:
 
 
 def _folder_name(uri: str) -> str:
-    return uri.rstrip("/").rpartition("/")[2]
+    """The last part of a URI that is not just any checkpoint's."""
+    parts = [part for part in uri.split("/") if part]
+    named = [part for part in parts if part.strip("_") not in ("checkpoint", "checkpoints")]
+    return (named or parts)[-1]

@@ -56,6 +56,9 @@ class QueryStates:
     refusals: tuple[QueryableStateError, ...] = ()
     """Why the states of other operators are not served."""
 
+    described_by: object = None
+    """What the checkpoint says of the operators: another answer means other states."""
+
     @property
     def registrations(self) -> dict[str, registration_pb2.StateRegistration]:
         """All states by queryable name."""

@@ -54,12 +54,14 @@ class ServedQuery:
         lease: Lease,
         owners: Owners,
         background: BackgroundThread,
-        threads: ThreadPool,
+        loading: ThreadPool,
+        following: ThreadPool,
         batch_times: BatchTimes,
         *,
         follows: bool,
         kept_batches: int,
     ) -> None:
+        """`loading`: threads of first loads, for which commits, on `following`, do not wait."""
         self.uri = uri
         self.query_id = query_id
         self.states: QueryStates
@@ -71,8 +73,9 @@ class ServedQuery:
         self._lease = lease
         self._owners = owners
         self._background = background
-        self._threads = threads
-        self._calls = PartitionCalls(threads, background)
+        self._loading = loading
+        self._following = following
+        self._calls = PartitionCalls(following, background)
         self._batch_times = batch_times
         self._follows = follows
         self._kept_batches = kept_batches
@@ -235,13 +238,13 @@ class ServedQuery:
     async def _load_one(self, each: ServedPartition) -> None:
         try:
             facts = self._facts
-            raw: StateStore = await self._threads.run(each.files.open, facts.batch, facts.ids(each))
+            raw: StateStore = await self._loading.run(each.files.open, facts.batch, facts.ids(each))
             async with self._turn:
                 if self._facts.batch > facts.batch:
                     # Batches were committed meanwhile.
                     await self._background.run(raw.destroy)
                     facts = self._facts
-                    raw = await self._threads.run(each.files.open, facts.batch, facts.ids(each))
+                    raw = await self._loading.run(each.files.open, facts.batch, facts.ids(each))
                 if each in self._partitions:
                     self._add(each, raw)
                 else:
@@ -273,7 +276,7 @@ class ServedQuery:
         self._batch_times.add(facts.batch, facts.timestamp_ms)
         prepared = await self._calls.all(loaded, lambda each: prepare(each, facts.ids(each)))
         try:
-            await commit_batch(self.job, facts, loaded, prepared, self._threads)
+            await commit_batch(self.job, facts, loaded, prepared, self._following)
             self._facts = facts
         finally:
             for each in loaded:

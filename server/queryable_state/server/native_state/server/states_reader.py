@@ -18,7 +18,7 @@ from queryable_state.server.native_state.server.query_states import (
 )
 from queryable_state.server.native_state.store.partition_files import PartitionFiles
 from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
-from queryable_state.wire.errors import CheckpointError
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -56,14 +56,17 @@ class StatesReader:
     def read(self, facts: BatchFacts) -> QueryStates:
         """The states as of a batch.
 
-        Raises `CheckpointError` if the query keeps none, UnsupportedFormatError for what this
+        Raises `InvalidRequestError` if the query keeps none, UnsupportedFormatError for what this
         version does not know.
         """
-        operators = self._checkpoint.operators(facts.batch)
+        operators = self.operators(facts)
         if not operators:
-            raise CheckpointError(
-                f"the query of {self._checkpoint.root} keeps no state: only queries with "
-                "aggregations, joins, deduplication or state functions have something to look up"
+            root = self._checkpoint.root
+            raise InvalidRequestError(
+                f"the query of {root} keeps no state of Spark's own: only queries with "
+                "aggregations, joins, deduplication or state functions have something to look up. "
+                "If it is a job of this package, serve its state root with --checkpoint: the "
+                "folder above `spark`, or the one beside it that ends with .queryable-state"
             )
         tables = [self._tables(operator, facts) for operator in operators]
         found = states_of(tables)
@@ -83,13 +86,14 @@ class StatesReader:
                 for each in tables
             ),
             tuple(found.refusals),
+            operators,
         )
         check_distinct(list(states.registrations.values()))
         return states
 
-    def fingerprint(self, batch: int) -> object:
-        """A value that is another one if the query has other states since an earlier batch."""
-        return self._checkpoint.operators(batch)
+    def operators(self, facts: BatchFacts) -> list[OperatorMetadata]:
+        """What the checkpoint says of the operators in a batch; equal answers mean equal states."""
+        return self._checkpoint.operators(facts.batch)
 
     def _tables(self, operator: OperatorMetadata, facts: BatchFacts) -> OperatorTables:
         schemas = {

@@ -85,11 +85,16 @@ class PartitionFiles:
         Raises VersionGoneError, NotYetWrittenError or CorruptDataError as `StoreFiles.plan`.
         """
         unreadable = [_Unreadable() for _ in self._sources]
+        damage: CorruptDataError | None = None
         for attempt in range(1, _MOST_PLANS + 1):
-            plans = [
-                files.plan(batch + 1, unique_id, avoid=each.snapshots)
-                for files, unique_id, each in zip(self._sources, ids, unreadable, strict=True)
-            ]
+            try:
+                plans = [
+                    files.plan(batch + 1, unique_id, avoid=each.snapshots)
+                    for files, unique_id, each in zip(self._sources, ids, unreadable, strict=True)
+                ]
+            except CorruptDataError as no_plan:
+                # It knows only that a snapshot is left out, not why.
+                raise damage or no_plan from None
             try:
                 return self._opened(batch, plans, unreadable)
             except FileRemovedError as removed:
@@ -97,11 +102,12 @@ class PartitionFiles:
                     raise
                 _log.info("planning again: %s", removed)
             except _DamagedSnapshotError as problem:
-                _warnings.write(
-                    logging.WARNING, str(problem), "trying an older snapshot: %s", problem.cause
-                )
+                damage = problem.cause
                 if attempt == _MOST_PLANS:
-                    raise problem.cause from None
+                    raise damage from None
+                _warnings.write(
+                    logging.WARNING, str(problem), "trying an older snapshot: %s", damage
+                )
         raise AssertionError
 
     def check(self, batch: int, ids: Sequence[str | None]) -> None:

@@ -120,6 +120,7 @@ def open_snapshot(path: Path, settings: RocksDBSettings) -> Rdict:
         for each in (options, *families.values()):
             configure(each, settings)
         options.create_if_missing(False)
+        options.set_error_if_exists(False)
         # The file names folders of the executor that wrote it.
         options.set_wal_dir(str(path))
         options.set_db_log_dir("")

@@ -107,7 +107,7 @@ class _SizeCount:
         keys = records = size_bytes = 0
         # Sums of squares over the keys, for the variance of the estimates.
         record_squares = byte_squares = 0
-        done, left = 0, _SLICE_RECORDS
+        done, left, cut_off = 0, _SLICE_RECORDS, False
         for group in groups:
             if records >= COUNTED_RECORDS and (keys >= _LEAST_KEYS or records >= _MOST_RECORDS):
                 break
@@ -120,6 +120,10 @@ class _SizeCount:
                 if left <= 0:
                     left = _SLICE_RECORDS
                     yield
+                if records >= COUNTED_RECORDS and len(groups) == 1:
+                    # The store estimates how many there are behind them.
+                    cut_off = True
+                    break
                 if self._gone_ms is not None and is_stale(value, self._gone_ms):
                     continue
                 if not key or not store_key.startswith(key):
@@ -136,10 +140,12 @@ class _SizeCount:
             byte_squares += bytes_of_key * bytes_of_key
             done += 1
         scale = len(groups) / done
+        if cut_off:
+            scale = max(1.0, self._subtask.store.approximate_size(self._state_id)[0] / records)
         part = self.part
         part.keys, part.records = round(keys * scale), round(records * scale)
         part.bytes = round(size_bytes * scale)
-        part.exact = done == len(groups)
+        part.exact = done == len(groups) and not cut_off
         part.keys_error = _error(keys, scale)
         part.records_error = _error(record_squares, scale)
         part.bytes_error = _error(byte_squares, scale)

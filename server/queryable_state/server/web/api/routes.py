@@ -10,6 +10,7 @@ from queryable_state.server.web.api.paths import (
     look_ups,
     savepoints,
     scans,
+    sizes,
     status,
     watches,
 )
@@ -22,6 +23,7 @@ ROUTES: tuple[Route, ...] = (
     *status.ROUTES,
     *look_ups.ROUTES,
     *scans.ROUTES,
+    *sizes.ROUTES,
     *watches.ROUTES,
     *hot_keys.ROUTES,
     *savepoints.ROUTES,

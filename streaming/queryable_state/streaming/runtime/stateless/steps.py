@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from enum import Enum
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.functions import Function, UserFunctionError
@@ -139,9 +140,7 @@ class StepRun:
             try:
                 found = call(element)
                 if found.__class__ is not int:
-                    raise TypeError(
-                        f"it returned {shown(found)}, but a timestamp is an int of milliseconds"
-                    )
+                    found = _milliseconds(found)
             except Exception as error:
                 raise self.failure(error, element) from error
             time.ms = found
@@ -180,3 +179,10 @@ class StepRun:
         return UserFunctionError(
             f"{self._where}: {self._what} failed for element {shown(element)}: {described(error)}"
         )
+
+
+def _milliseconds(found: Any) -> int:
+    """A timestamp that is no int itself, such as an integer of numpy; TypeError if it is none."""
+    if isinstance(found, bool) or not hasattr(found, "__index__"):
+        raise TypeError(f"it returned {shown(found)}, but a timestamp is an int of milliseconds")
+    return index(found)

@@ -55,6 +55,16 @@ class NativeQuery:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
+    @property
+    def is_running(self) -> bool:
+        """True until the process of the server has ended."""
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server."""
+        return self._process.pid
+
     def wait_started(self, timeout_s: float) -> None:
         """Waits until the server answers; raises its own error, or `RetryLaterError`."""
         if self._started.wait(timeout_s) and self.address:
@@ -122,7 +132,11 @@ class NativeQuery:
         self.close()
 
     def _tail(self) -> str:
-        return self._log_path.read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip()
+        try:
+            tail = self._log_path.read_bytes()[-_TAIL_BYTES:]
+        except OSError:
+            return "(no log: the query has ended meanwhile)"
+        return tail.decode(errors="replace").strip()
 
 
 def serve_query(

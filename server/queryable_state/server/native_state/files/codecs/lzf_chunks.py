@@ -66,8 +66,11 @@ def _original(packed: bytes) -> bytes | None:
             begin = len(output) - distance
             if begin < 0:
                 return None
-            for at in range(begin, begin + length + 2):
-                output.append(output[at])
+            copied = output[begin : begin + length + 2]
+            if distance < length + 2:
+                # The copy goes on with the bytes that it has written.
+                copied = (copied * (length // distance + 2))[: length + 2]
+            output += copied
     except IndexError:
         return None
     return bytes(output)

@@ -61,12 +61,14 @@ class HdfsStoreFiles(StoreFiles):
             version, snapshot if base else None, tuple(self._delta(each) for each in chain)
         )
 
-    def delta(self, version: int, unique_id: str | None = None) -> Delta:
+    def delta(self, version: int, unique_id: str | None = None) -> Delta | None:
         delta = self._delta(version)
         try:
             data = self._files.read(f"{version}.delta")
         except MissingFileError as problem:
             snapshots, deltas = self._versions()
+            if version in snapshots:
+                return None
             if max(snapshots | deltas, default=0) > version:
                 raise gone(version, self.folder) from problem
             raise not_yet_written(delta.path, "its batch is not complete") from problem

@@ -13,7 +13,11 @@ from queryable_state.server.native_state.operators.layouts.list_layout import (
 from queryable_state.server.native_state.operators.state_layout import StateLayout
 from queryable_state.server.native_state.rows.unsafe_row import WORD, null_words
 from queryable_state.server.storage.key_order import prefix_end
+from queryable_state.wire.errors import CorruptDataError
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
+
+_MOST_HOLES = 1000
+"""Rows that may be missing beyond the number of those found: a damaged number has no end."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,12 +63,20 @@ class IndexedRowsLayout(ListLayout):
         first = rows.raw_keys.encode_key((*columns, 0))
         head, tail = first[:place], first[place + WORD :]
         elements: list[bytes] = []
+        holes = 0
         for index in range(self._read_count(raw_value)):
             row = raw.get(rows.source, head + index.to_bytes(WORD, "little") + tail)
             if row is not None:
                 elements.append(self._read_row(row))
                 if len(elements) == limit:
                     break
+            else:
+                holes += 1
+                if holes > len(elements) + _MOST_HOLES:
+                    raise CorruptDataError(
+                        f"a join key has {self._read_count(raw_value)} rows by its number, and "
+                        f"{holes} of the first {index + 1} are missing"
+                    )
         return elements
 
     def changed_keys(self, changes: Overlay, partition: int) -> Iterator[bytes]:

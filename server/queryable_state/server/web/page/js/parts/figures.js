@@ -13,17 +13,17 @@ function watermarkAge(watermark, asOf) {
 }
 
 export function Figures({ description, now }) {
-  const { info, rates = {}, last_batch: batch = {}, watermark = {}, checkpoints = {} } = description;
+  const { info, rates, last_batch: batch = {}, watermark = {}, checkpoints = {} } = description;
   const asOf = description.as_of_ms || now;
   const completed = checkpoints.last_completed;
   const running = batch.running_batch_id >= 0 && batch.running_since_ms ? asOf - batch.running_since_ms : null;
   return html`<dl class="figures">
-    <${Figure} name="rows per second" value=${rate(rates.rows_per_s ?? 0)} detail="in the last minute" title=${`newest batch: ${count(rates.rows ?? 0)} rows`} />
-    <${Figure} name="batch" value=${duration(batch.batch_ms ?? 0)} detail=${running !== null ? `running for ${duration(running)}` : batch.ended_at_ms ? `ended ${ago(batch.ended_at_ms, asOf)}` : ""} />
-    <${Figure} name="commit" value=${duration(batch.commit_ms ?? 0)} detail=${`visible after ${duration(batch.lag_ms ?? 0)}`} />
-    <${Figure} name="watermark age" value=${watermarkAge(watermark, asOf)} detail=${watermark.watermark_ms ? `moved ${ago(watermark.moved_at_ms, asOf)}` : "no event time"} title=${watermark.watermark_ms ? utc(watermark.watermark_ms) : ""} />
-    <${Figure} name="checkpoint" value=${completed ? ago(completed.at_ms, asOf) : "none"} detail=${checkpoints.durable === false ? "in memory only" : checkpoints.failures ? `${checkpoints.failures} failed` : ""} kind=${checkpoints.failures_in_a_row ? "bad" : ""} />
-    <${Figure} name="committed batch" value=${info.committed_batch >= 0 ? count(info.committed_batch) : "none"} detail=${description.restarts ? `${description.restarts} restarts` : `since ${clock(info.started_at_ms)}`} />
+    <${Figure} name="rows per second" value=${rates ? rate(rates.rows_per_s ?? 0) : "–"} detail=${rates ? "in the last minute" : ""} title=${rates ? `newest batch: ${count(rates.rows ?? 0)} rows` : "no driver reports it"} />
+    <${Figure} name="batch" value=${rates ? duration(batch.batch_ms ?? 0) : "–"} detail=${running !== null ? `running for ${duration(running)}` : batch.ended_at_ms ? `ended ${ago(batch.ended_at_ms, asOf)}` : ""} />
+    <${Figure} name="commit" value=${rates ? duration(batch.commit_ms ?? 0) : "–"} detail=${rates || batch.lag_ms ? `visible after ${duration(batch.lag_ms ?? 0)}` : ""} />
+    <${Figure} name="watermark age" value=${watermarkAge(watermark, asOf)} detail=${watermark.moved_at_ms ? `moved ${ago(watermark.moved_at_ms, asOf)}` : watermark.watermark_ms ? "" : "no event time"} title=${watermark.watermark_ms ? utc(watermark.watermark_ms) : ""} />
+    <${Figure} name="checkpoint" value=${completed ? ago(completed.at_ms, asOf) : rates ? "none" : "–"} detail=${checkpoints.durable === false ? "in memory only" : checkpoints.failures ? `${checkpoints.failures} failed` : ""} kind=${checkpoints.failures_in_a_row ? "bad" : ""} />
+    <${Figure} name="committed batch" value=${info.committed_batch >= 0 ? count(info.committed_batch) : "none"} detail=${description.restarts ? `${description.restarts} restarts` : info.started_at_ms ? `since ${clock(info.started_at_ms)}` : ""} />
   </dl>`;
 }
 

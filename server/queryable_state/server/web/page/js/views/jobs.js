@@ -64,11 +64,11 @@ function Row({ info, address, description, now }) {
     <td class="health"><${Health} info=${info} /></td>
     <th scope="row"><a href=${linkTo("job", { job: address })}>${info.name || info.job_id_hex}</a></th>
     <td class=${`wide full ${problem ? "" : "empty"}`}>${problem ? html`<span class="clip" title=${problem}><${Prose} text=${problem} /></span>` : null}${error && !info.problem ? html`<span class="quiet">${ago(error.at_ms, asOf)}</span>` : null}</td>
-    <td class="number" data-label="rows/s">${description ? rate(description.rates?.rows_per_s ?? 0) : "–"}</td>
-    <td class="number" data-label="batch">${batch ? duration(batch.batch_ms ?? 0) : "–"}</td>
+    <td class="number" data-label="rows/s">${description?.rates ? rate(description.rates.rows_per_s ?? 0) : "–"}</td>
+    <td class="number" data-label="batch">${batch && description.rates ? duration(batch.batch_ms ?? 0) : "–"}</td>
     <td class="number" data-label="watermark age">${mark ? duration(asOf - mark) : "–"}</td>
     <td class="number" data-label="committed">${info.committed_batch >= 0 ? count(info.committed_batch) : "–"}</td>
-    <td class="number" data-label="started" >${clock(info.started_at_ms)}</td>
+    <td class="number" data-label="started" >${info.started_at_ms ? clock(info.started_at_ms) : "–"}</td>
   </tr>`;
 }
 

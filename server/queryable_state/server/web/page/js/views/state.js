@@ -1,7 +1,7 @@
 // One state: look a key up, or read its keys page by page.
 
 import { statePath } from "../lib/api.js";
-import { duration, words } from "../lib/format.js";
+import { bytes, count, duration, words } from "../lib/format.js";
 import { useOffers } from "../lib/offers.js";
 import { usePolled } from "../lib/polling.js";
 import { go, linkTo } from "../lib/routes.js";
@@ -17,7 +17,23 @@ export function useRegistration(job, state) {
   return usePolled(statePath(job, state), null, 60_000);
 }
 
-export function StateFacts({ registration }) {
+// A count reads up to 32,000 records of each subtask.
+const SIZE_MS = 60_000;
+
+function estimate(number, error) {
+  return html`${count(number ?? 0)}${error ? html` <span class="quiet">± ${count(error)}</span>` : null}`;
+}
+
+function Size({ job, state, windowed }) {
+  const size = usePolled(statePath(job, state, "size"), null, SIZE_MS).data;
+  if (!size) return null;
+  return html`<div><dt>keys</dt><dd>${estimate(size.keys, size.keys_error)}</dd></div>
+    ${windowed || size.records !== size.keys ? html`<div><dt>records</dt><dd>${estimate(size.records, size.records_error)}</dd></div>` : null}
+    <div><dt>size</dt><dd>${bytes(size.bytes ?? 0)}${size.complete ? null : html` <span class="quiet">some servers have not answered</span>`}</dd></div>`;
+}
+
+export function StateFacts({ registration, job, state }) {
+  const offers = useOffers();
   if (!registration) return null;
   return html`<dl class="facts inline">
     <div><dt>kind</dt><dd>${words(registration.kind)}</dd></div>
@@ -26,6 +42,7 @@ export function StateFacts({ registration }) {
     ${registration.windowed ? html`<div><dt>namespace</dt><dd>windows of time</dd></div>` : null}
     ${registration.ttl_ms ? html`<div><dt>values expire after</dt><dd>${duration(registration.ttl_ms)}</dd></div>` : null}
     <div><dt>operator</dt><dd>${registration.operator_name || registration.operator_uid}</dd></div>
+    ${offers("jobs/{job}/states/{state}/size") ? html`<${Size} job=${job} state=${state} windowed=${registration.windowed} />` : null}
   </dl>`;
 }
 
@@ -50,7 +67,7 @@ export function StateView({ job, state, search }) {
   const withPrefix = registration && /^(string|binary|tuple|struct)/.test(registration.key_type);
   return html`<${Title} text=${state} crumbs=${jobCrumbs(job)} />
     ${described.error && !registration ? html`<${Failure} error=${described.error} again=${described.again} />` : null}
-    <${StateFacts} registration=${registration} />
+    <${StateFacts} registration=${registration} job=${job} state=${state} />
     ${described.error && !registration ? null : html`<${KeySearch} job=${job} state=${state} registration=${registration} seen=${seen} />`}
     ${registration && offers("jobs/{job}/states/{state}/scan") ? html`<${Block} title="Keys" aside=${withPrefix ? html`<${Prefix} job=${job} state=${state} prefix=${search.prefix} />` : null}>
       <${Scan} key=${search.prefix} job=${job} state=${state} prefix=${search.prefix} onKeys=${addSeen} windowed=${registration.windowed} /><//>` : null}
