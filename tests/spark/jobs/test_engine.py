@@ -13,7 +13,12 @@ from queryable_state.streaming.spark.queries.checkpoint_files import CheckpointF
 from queryable_state.streaming.spark.queries.listener import CommitListener
 from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter
 from queryable_state.streaming.spark.queries.spark_log import SparkLog
-from queryable_state.wire.errors import CorruptDataError, JobError, RetryLaterError
+from queryable_state.wire.errors import (
+    CheckpointError,
+    CorruptDataError,
+    JobError,
+    RetryLaterError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,6 +103,20 @@ def test_clocks_and_commits_are_those_of_sparks_logs(
     assert engine.is_committed(query_id, 1)
     with pytest.raises(JobError, match="checkpoint was removed"):
         engine.clocks(query_id, 0)
+
+
+def test_a_query_that_the_coordinator_stopped_has_failed_for_its_reason(
+    spark: SparkSession, engine: SparkAdapter, observed: Observed, feed: MakeFeed
+) -> None:
+    """Spark itself knows no exception of it."""
+    source = feed(READINGS)
+    source.add(ROW)
+    query = source.dataframe().writeStream.format("noop").start()
+    query.processAllAvailable()
+    engine.stop_query(uuid.UUID(query.id).bytes, CheckpointError("no checkpoint is intact"))
+    until(lambda: observed.failures)
+    [failure] = observed.failures
+    assert (failure.message, failure.reason) == ("no checkpoint is intact", "CHECKPOINT_FAILED")
 
 
 def test_queries_of_other_sessions_are_seen(

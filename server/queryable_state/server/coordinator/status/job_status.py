@@ -108,9 +108,11 @@ class JobStatus:
             ) or any(each.HasField("next_event_timer_ms") for each in description.operators)
             failed = job.error if job.status == FAILED else None
             run_id = job.run.run_id
+            refused = job.run.refusal
+            reason = refused.reason_name if refused and refused.message == failed else ""
         if failed is not None:
             # An engine without a listener reports the failure only here.
-            self._facts.run_failed(query_id, run_id, RunFailure(message=failed))
+            self._facts.run_failed(query_id, run_id, RunFailure(message=failed, reason=reason))
         self._fill_checkpoints(description, query_id)
         with self._facts.lock:
             facts = self._facts.of(query_id)

@@ -136,10 +136,11 @@ class CommitListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         self._spark_log.query_ended(event.id.bytes, event.exception)
         self._adapter.note_ended(event.id.bytes, event.runId.bytes, event.exception)
-        if event.exception is not None:
-            known = self._adapter.stop_reason(event.id.bytes)
+        known = self._adapter.stop_reason(event.id.bytes)
+        # Spark knows no exception of a query that the coordinator has stopped.
+        if event.exception is not None or known is not None:
             self._observer.run_failed(
-                event.id.bytes, event.runId.bytes, run_failure(event.exception, known)
+                event.id.bytes, event.runId.bytes, run_failure(event.exception or "", known)
             )
         self._observer.refresh()
 

@@ -132,7 +132,11 @@ class NativeQuery:
         self.close()
 
     def _tail(self) -> str:
-        return self._log_path.read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip()
+        try:
+            tail = self._log_path.read_bytes()[-_TAIL_BYTES:]
+        except OSError:
+            return "(no log: the query has ended meanwhile)"
+        return tail.decode(errors="replace").strip()
 
 
 def serve_query(
