@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
-from tests.spark import functions
+from tests.spark import functions, worker_daemon
 from tests.spark.feed import Feed
 
 from queryable_state.client.blocking import QueryableStateClient
@@ -44,6 +44,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.queryable_state.lease_ms", "3000")
+        .config("spark.python.daemon.module", worker_daemon.__name__)
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

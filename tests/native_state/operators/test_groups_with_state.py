@@ -32,3 +32,28 @@ def test_a_timeout_stands_behind_the_fields_of_the_state() -> None:
     found = [(each.key, each.value) for each in scanned(fixture, "groups")]
     assert sorted(found, key=repr) == sorted(expected, key=repr)
     assert {each.value[2] for each in scanned(fixture, "groups")} > {-1}
+
+
+def test_a_state_of_a_scala_class_has_its_fields() -> None:
+    """`flatMapGroupsWithState` of a case class; the key of a function is the key itself."""
+    fixture = load("groups-scala")
+    definition = fixture.layouts["groups"].definition
+    assert definition.key_type.simple_string() == "boolean"
+    assert definition.value_type is not None
+    assert definition.value_type.simple_string() == (
+        "struct<total:bigint,last:int,names:array<string>>"
+    )
+    expected = [(row["key"], row["value"][0]) for row in fixture.expected["0.default"]]
+    found = [(each.key, each.value) for each in scanned(fixture, "groups")]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+def test_a_state_of_a_primitive_type_is_a_scalar() -> None:
+    """`mapGroupsWithState` of a Long stores a row of one column `value`."""
+    fixture = load("groups-scalar")
+    value_type = fixture.layouts["groups"].definition.value_type
+    assert value_type is not None
+    assert value_type.simple_string() == "bigint"
+    expected = [(row["key"], row["value"][0]) for row in fixture.expected["0.default"]]
+    found = [(each.key, [each.value]) for each in scanned(fixture, "groups")]
+    assert sorted(found) == sorted(expected)

@@ -171,3 +171,35 @@ def test_rows_of_an_earlier_schema_are_read_as_the_newest(state: str) -> None:
     value_type = fixture.layouts["total"].definition.value_type
     assert value_type is not None
     assert value_type.simple_string() == "struct<label:string,sum:double,seen:bigint>"
+
+
+def test_state_variables_of_scala_have_the_types_of_their_encoders() -> None:
+    """Primitive types are scalars, in maps and lists, too; classes are rows."""
+    fixture = load("processor-scala")
+    types = {
+        name: None if (info := layout.definition.value_type) is None else info.simple_string()
+        for name, layout in fixture.layouts.items()
+    }
+    case_class = "struct<total:bigint,last:int,names:array<string>>"
+    assert types == {
+        "v": case_class,
+        "c": "bigint",
+        "l": "string",
+        "mm": case_class,
+        "t": "bigint",
+        "timers": None,
+    }
+    map_keys = [fixture.layouts[name].definition.map_key_type for name in ("mm", "t")]
+    assert [info and info.simple_string() for info in map_keys] == [
+        "int",
+        "struct<_1:int,_2:string>",
+    ]
+    elements = [(each.key, [each.value]) for each in scanned(fixture, "l")]
+    expected = [(row["key"], row["list_element"]) for row in fixture.expected["0.l"]]
+    assert sorted(elements) == sorted(expected)
+    entries = [(each.key, each.element, [each.value]) for each in scanned(fixture, "t")]
+    expected_entries = [
+        (row["key"], row["user_map_key"], row["user_map_value"][0])
+        for row in fixture.expected["0.t"]
+    ]
+    assert sorted(entries) == sorted(expected_entries)

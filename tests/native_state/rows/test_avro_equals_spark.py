@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from tests.native_state.rows.spark_rows import AVRO, Draw, fields, struct_of
 from tests.native_state.rows.test_key_encoders_equal_spark import CASES
-from tests.wire.test_key_groups_equal_spark import spark
 
 from queryable_state.server.native_state.rows.avro_row import AvroForm, avro_row_codec
 from queryable_state.server.native_state.rows.key_encoder import versioned
@@ -18,7 +17,6 @@ from queryable_state.server.native_state.rows.unsafe_row import unsafe_row_codec
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["spark"]
 
 pytestmark = pytest.mark.spark
 

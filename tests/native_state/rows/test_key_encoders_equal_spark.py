@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.native_state.rows.spark_rows import Draw, fields, struct_of
-from tests.wire.test_key_groups_equal_spark import spark
 
 from queryable_state.server.native_state.rows.key_encoders import key_encoder
 from queryable_state.server.native_state.rows.unsafe_row import unsafe_row_codec
@@ -15,7 +14,6 @@ from queryable_state.server.native_state.rows.unsafe_row import unsafe_row_codec
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["spark"]
 
 pytestmark = pytest.mark.spark
 

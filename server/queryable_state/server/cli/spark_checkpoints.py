@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
-    from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
     from queryable_state.server.native_state.server.batch_facts import BatchFacts
     from queryable_state.server.native_state.server.query_states import OperatorStates
 
@@ -45,13 +44,14 @@ def spark_report(uri: str, storage: CheckpointStorage, *, verify: bool) -> dict[
     name = uri.rstrip("/").rpartition("/")[2]
     with tempfile.TemporaryDirectory(prefix="queryable-state-") as folder:
         states = StatesReader(checkpoint, query_id, name, lambda: Path(folder) / "store")
-        operators = states.read(facts).operators
+        found = states.read(facts)
         return report | {
             "commit_time_ms": facts.commit_time_ms,
             "watermark_ms": facts.watermark_ms,
             "provider": checkpoint.provider(facts.conf).value,
-            "operators": [_operator(each) for each in operators],
-            "problems": list(_problems(checkpoint, operators, facts, verify=verify)),
+            "operators": [_operator(each) for each in found.operators],
+            "not_served": [each.message for each in found.refusals],
+            "problems": list(_problems(found.operators, facts, verify=verify)),
         }
 
 
@@ -63,8 +63,10 @@ def _operator(operator: OperatorStates) -> dict[str, Any]:
             {
                 "name": definition.queryable_name,
                 "kind": registration_pb2.StateKind.Name(definition.kind),
-                "key": str(definition.key_type),
-                "value": "" if definition.value_type is None else str(definition.value_type),
+                "key": definition.key_type.simple_string(),
+                "value": ""
+                if definition.value_type is None
+                else definition.value_type.simple_string(),
                 "expires": definition.has_ttl,
                 "format": definition.format,
                 "description": definition.description,
@@ -75,11 +77,7 @@ def _operator(operator: OperatorStates) -> dict[str, Any]:
 
 
 def _problems(
-    checkpoint: QueryCheckpoint,
-    operators: tuple[OperatorStates, ...],
-    facts: BatchFacts,
-    *,
-    verify: bool,
+    operators: tuple[OperatorStates, ...], facts: BatchFacts, *, verify: bool
 ) -> Iterator[str]:
     from queryable_state.server.native_state.server.served_partition import ServedPartition
 
@@ -119,6 +117,7 @@ def spark_text(report: dict[str, Any]) -> str:
         for state in operator["states"]
     ]
     lines += ["", *table(("operator", "partitions", "state", "kind", "key", "value"), rows), ""]
+    lines += [f"not served: {each}" for each in report["not_served"]]
     lines += report["problems"] or [
         f"serve it: queryable-state serve --spark-checkpoint {report['uri']} --follow"
     ]
