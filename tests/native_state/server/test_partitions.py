@@ -32,6 +32,9 @@ async def test_a_lazy_server_loads_what_is_asked_for(query: ReplayedQuery, servi
     async with serving(query.root, lazy=True) as server, client_of(server) as client:
         assert server.served.loaded == 0
         assert (await client.list_states("query"))[0].state_name == "aggregation"
+        measured = await client.measure("query", "aggregation")
+        assert (measured.keys, measured.complete) == (0, False)
+        assert (await client.hot_keys("query", "aggregation")).keys == ()
         first = await client.get_kv_state("query", "aggregation", keys[0])
         assert str(first.value()) == str(whole[str(keys[0])])
         assert server.served.loaded == 1

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from queryable_state.server.state_server.queries.requested_version import RequestedVersion
-from queryable_state.v1 import query_pb2
+from queryable_state.v1 import hot_keys_pb2, query_pb2
 from queryable_state.wire.errors import QueryableStateError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.server.state_server.queries.state_reader import StateReader
-    from queryable_state.v1 import hot_keys_pb2, watch_pb2
+    from queryable_state.v1 import watch_pb2
 
 # The part of a query's deadline spent waiting, so that the client receives the reason in time.
 _WAITING_PART = 0.9
@@ -88,12 +88,18 @@ class NativeReader:
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
         """Estimates the size of the partitions that are loaded."""
         self._served.check(None)
-        return await self._reader.measure(state_id)
+        return [] if self._is_unloaded(state_id) else await self._reader.measure(state_id)
 
     def hot_keys(self, state_id: int, limit: int) -> hot_keys_pb2.ListHotKeysResponse:
         """The keys of a state that queries asked for most often."""
         self._served.check(None)
+        if self._is_unloaded(state_id):
+            return hot_keys_pb2.ListHotKeysResponse()
         return self._reader.hot_keys(state_id, limit)
+
+    def _is_unloaded(self, state_id: int) -> bool:
+        """True while no partition of a state is loaded that will be once it is asked for."""
+        return not self._served.is_whole and self._reader.registration(state_id) is None
 
     async def _load(self, state_id: int, groups: Iterable[int], deadline_ms: int) -> None:
         """Waits until these partitions of a state are loaded, as far as this server has them."""

@@ -67,10 +67,13 @@ class NativeQuery:
 
     def wait_started(self, timeout_s: float) -> None:
         """Waits until the server answers; raises its own error, or `RetryLaterError`."""
-        if self._started.wait(timeout_s) and self.address:
-            return
+        ended = None
+        if self._started.wait(timeout_s):
+            if self.address:
+                return
+            # It closes its output a little before it ends.
+            ended = self._process.wait(_END_S)
         tail = self._tail()
-        ended = self._process.poll()
         self.close()
         if ended is None:
             raise RetryLaterError(
