@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    """The session other tests have, left running, or one of our own."""
+    """The session that other tests have now, left running, or one of our own."""
     sql = pytest.importorskip("pyspark.sql")
     shared = sql.SparkSession.getActiveSession()
     if shared is not None:

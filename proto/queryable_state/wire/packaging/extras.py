@@ -11,7 +11,9 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "pandas": ("pandas", "pyarrow"),
     "server": (
         "aiohttp",
+        "cramjam",
         "fsspec",
+        "google_crc32c",
         "grpc_health",
         "grpc_reflection",
         "jwt",
