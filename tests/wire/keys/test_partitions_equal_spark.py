@@ -9,8 +9,9 @@ from tests.wire.keys.spark_keys import HASHED, hash_fixture, nullable
 from tests.wire.test_key_groups_equal_spark import COLUMNS, DRAW, ROWS, spark
 
 from queryable_state.v1.registration_pb2 import SPARK_HASH
+from queryable_state.wire.keys.chained_hash import SEED
 from queryable_state.wire.keys.key_groups import KeyGroups
-from queryable_state.wire.keys.spark_hash import SEED, spark_hasher
+from queryable_state.wire.keys.spark_hash import spark_hasher
 from queryable_state.wire.schema.types import type_info
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from tests.wire.keys.spark_keys import HASHED, hash_fixture, nullable
 
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import InvalidRequestError, KeyTypeError
+from queryable_state.wire.keys.chained_hash import SEED
 from queryable_state.wire.keys.key_groups import KeyGroups
-from queryable_state.wire.keys.spark_hash import SEED, hash_bytes, spark_hasher
+from queryable_state.wire.keys.spark_hash import hash_bytes, spark_hasher
 from queryable_state.wire.schema.type_model import TypeInfo
 from queryable_state.wire.schema.types import type_info
 from queryable_state.wire.state_codecs import StateCodecs

@@ -16,21 +16,22 @@ from xxhash import xxh64_intdigest
 
 from queryable_state.v1.registration_pb2 import Partitioner
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, Reason
+from queryable_state.wire.keys.chained_hash import SEED
 from queryable_state.wire.keys.key_codec import KeyCodec
-from queryable_state.wire.keys.key_hash import SEED, hasher
+from queryable_state.wire.keys.key_hash import hasher
 from queryable_state.wire.keys.spark_hash import spark_hasher
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from queryable_state.wire.keys.chained_hash import Hash
+
 MAX_MAX_PARALLELISM = 32767
 DEFAULT_MAX_PARALLELISM = 128
 
 _SIGN = 1 << 63
 _RANGE = 1 << 64
-_SPARK_SIGN = 1 << 31
-_SPARK_RANGE = 1 << 32
 _ZERO = "\x00"
 _END = b"\x00\x01"
 
@@ -70,7 +71,7 @@ class KeyGroups:
         self.partitioner = partitioner
         self.codec = KeyCodec(key_type)
         if partitioner == Partitioner.SPARK_HASH:
-            wire_key = _spark_wire_key(self.codec, max_parallelism)
+            wire_key = _wire_key(self.codec, max_parallelism, spark_hasher(key_type), 32)
             self.wire_keys = lambda values: list(map(wire_key, values))
         elif partitioner != Partitioner.XXHASH64:
             raise InvalidRequestError(
@@ -81,7 +82,7 @@ class KeyGroups:
             wire_key = _string_wire_key(self.codec, max_parallelism)
             self.wire_keys = _string_wire_keys(wire_key, max_parallelism)
         else:
-            wire_key = _wire_key(self.codec, max_parallelism)
+            wire_key = _wire_key(self.codec, max_parallelism, hasher(key_type), 64)
             self.wire_keys = lambda values: list(map(wire_key, values))
         self.wire_key = wire_key
 
@@ -135,33 +136,20 @@ def _prefixes(max_parallelism: int) -> Sequence[bytes]:
     return [group.to_bytes(2, "big") for group in range(max_parallelism)]
 
 
-def _wire_key(codec: KeyCodec, max_parallelism: int) -> Callable[[Any], bytes]:
+def _wire_key(
+    codec: KeyCodec, max_parallelism: int, hash_key: Hash, bits: int
+) -> Callable[[Any], bytes]:
+    """`hash_key` returns unsigned numbers of that many bits, which count as signed ones."""
     encode = codec.encode
-    hash_key = hasher(codec.type_info)
     prefixes = _prefixes(max_parallelism)
+    sign, unsigned_range = 1 << bits - 1, 1 << bits
 
     def wire_key(value: Any) -> bytes:
         # Encode first: it raises for a value of another type.
         key = encode(value)
         hashed = hash_key(value, SEED)
-        if hashed >= _SIGN:
-            hashed -= _RANGE
-        return prefixes[hashed % max_parallelism] + key
-
-    return wire_key
-
-
-def _spark_wire_key(codec: KeyCodec, max_parallelism: int) -> Callable[[Any], bytes]:
-    """Same as `_wire_key` with Spark's Murmur3 hash."""
-    encode = codec.encode
-    hash_key = spark_hasher(codec.type_info)
-    prefixes = _prefixes(max_parallelism)
-
-    def wire_key(value: Any) -> bytes:
-        key = encode(value)
-        hashed = hash_key(value, SEED)
-        if hashed >= _SPARK_SIGN:
-            hashed -= _SPARK_RANGE
+        if hashed >= sign:
+            hashed -= unsigned_range
         return prefixes[hashed % max_parallelism] + key
 
     return wire_key

@@ -10,20 +10,17 @@ big-endian two's complement. For rows, tuples and lists the hash of a part is th
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh64_intdigest
 
 from queryable_state.wire.errors import KeyTypeError
-from queryable_state.wire.keys.window_keys import key_values
-from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
+from queryable_state.wire.keys.chained_hash import Hash, chained_hash
+from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.values import scalars
 
-SEED = 42
-
-Hash = Callable[[Any, int], int]
-"""Function from key and seed to the hash, both unsigned 64-bit."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _INT = struct.Struct("<i").pack
 _LONG = struct.Struct("<q").pack
@@ -39,16 +36,7 @@ def hasher(info: TypeInfo) -> Hash:
 
     A null has the seed as its hash.
     """
-    match info.kind:
-        case Kind.ROW | Kind.TUPLE:
-            hash_value = _chained(info)
-        case Kind.LIST:
-            hash_value = _chained_elements(given(info.element))
-        case _:
-            hash_value = _hash_of_bytes(info)
-    if not info.nullable:
-        return hash_value
-    return lambda value, seed: seed if value is None else hash_value(value, seed)
+    return chained_hash(info, _hash_of_bytes)
 
 
 def _hash_of_bytes(info: TypeInfo) -> Hash:
@@ -56,29 +44,6 @@ def _hash_of_bytes(info: TypeInfo) -> Hash:
 
     def hash_key(value: Any, seed: int) -> int:
         return xxh64_intdigest(form(value), seed)
-
-    return hash_key
-
-
-def _chained(info: TypeInfo) -> Hash:
-    hashers = tuple(hasher(f.type) for f in info.fields)
-    values_of = key_values(info, "key")
-
-    def hash_key(value: Any, seed: int) -> int:
-        for hash_field, field in zip(hashers, values_of(value), strict=True):
-            seed = hash_field(field, seed)
-        return seed
-
-    return hash_key
-
-
-def _chained_elements(element: TypeInfo) -> Hash:
-    hash_element = hasher(element)
-
-    def hash_key(value: Any, seed: int) -> int:
-        for each in value:
-            seed = hash_element(each, seed)
-        return seed
 
     return hash_key
 

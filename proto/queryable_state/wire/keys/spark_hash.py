@@ -13,20 +13,17 @@ part is the seed of the next, and a null leaves the seed as it is.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from functools import lru_cache
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire.errors import KeyTypeError
-from queryable_state.wire.keys.window_keys import key_values
-from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
+from queryable_state.wire.keys.chained_hash import Hash, chained_hash
+from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.values import scalars
 
-SEED = 42
-
-SparkHash = Callable[[Any, int], int]
-"""Function from key and seed to the hash, both unsigned 32-bit."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _WORD = 0xFFFFFFFF
 _C1 = 0xCC9E2D51
@@ -40,16 +37,12 @@ _DOUBLE_NAN = 0x7FF8000000000000
 _FLOAT_SIGN = 1 << 31
 
 
-def spark_hasher(info: TypeInfo) -> SparkHash:
+def spark_hasher(info: TypeInfo) -> Hash:
     """The hash function of a key type, for keys that its KeyCodec has accepted.
 
     Raises KeyTypeError for a type that keys cannot have.
     """
-    if info.kind in (Kind.ROW, Kind.TUPLE):
-        return _or_seed(_chained(info), info)
-    if info.kind == Kind.LIST:
-        return _or_seed(_chained_elements(given(info.element)), info)
-    return _or_seed(_scalar(info), info)
+    return chained_hash(info, _scalar)
 
 
 def hash_int(number: int, seed: int) -> int:
@@ -111,36 +104,7 @@ def _words_of(count: int) -> tuple[Callable[[bytes], tuple[int, ...]], int]:
     return native.unpack_from, native.size
 
 
-def _or_seed(hash_key: SparkHash, info: TypeInfo) -> SparkHash:
-    if not info.nullable:
-        return hash_key
-    return lambda value, seed: seed if value is None else hash_key(value, seed)
-
-
-def _chained(info: TypeInfo) -> SparkHash:
-    hashers = tuple(spark_hasher(f.type) for f in info.fields)
-    values_of = key_values(info, "key")
-
-    def hash_key(value: Any, seed: int) -> int:
-        for hash_field, field in zip(hashers, values_of(value), strict=True):
-            seed = hash_field(field, seed)
-        return seed
-
-    return hash_key
-
-
-def _chained_elements(element: TypeInfo) -> SparkHash:
-    hash_element = spark_hasher(element)
-
-    def hash_key(value: Any, seed: int) -> int:
-        for each in value:
-            seed = hash_element(each, seed)
-        return seed
-
-    return hash_key
-
-
-def _scalar(info: TypeInfo) -> SparkHash:
+def _scalar(info: TypeInfo) -> Hash:
     match info.kind:
         case Kind.STRING:
             return lambda value, seed: hash_bytes(value.encode(), seed)
@@ -185,7 +149,7 @@ def _double_bits(number: float) -> int:
     return int.from_bytes(_DOUBLE_BITS(number + 0.0), "little")
 
 
-def _decimal(precision: int, scale: int) -> SparkHash:
+def _decimal(precision: int, scale: int) -> Hash:
     def short(value: Any, seed: int) -> int:
         return hash_long(scalars.unscaled_of(value, precision, scale), seed)
 
