@@ -12,7 +12,7 @@ import pytest
 from tests.native_state.server.conftest import client_of, everything
 from tests.native_state.server.replay import ReplayedQuery
 
-from queryable_state.server.checkpoint_server import start_steps
+from queryable_state.server.checkpoint_server import state_folder
 from queryable_state.wire.errors import CorruptDataError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def test_a_damaged_commit_is_named(query: ReplayedQuery, serving: Serve) -
 async def test_the_next_server_removes_what_a_killed_one_left(
     query: ReplayedQuery, serving: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start_steps, "_STARTING_S", 0.0)
+    monkeypatch.setattr(state_folder, "_STARTING_S", 0.0)
     query.commit(9)
     served = tmp_path / "served"
     served.mkdir()

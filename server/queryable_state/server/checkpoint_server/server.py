@@ -15,10 +15,11 @@ from queryable_state.server.checkpoint_server.checkpoint_loader import Checkpoin
 from queryable_state.server.checkpoint_server.checkpoint_reader import CheckpointReader
 from queryable_state.server.checkpoint_server.loading_checkpoint import LoadingCheckpoint
 from queryable_state.server.checkpoint_server.public_ports import PublicPorts
-from queryable_state.server.checkpoint_server.start_steps import StateFolder, unless_stopped
-from queryable_state.server.query.local_router import LocalRouter
+from queryable_state.server.checkpoint_server.state_folder import StateFolder
+from queryable_state.server.checkpoint_server.stoppable_load import unless_stopped
+from queryable_state.server.query.routers.local_router import LocalRouter
 from queryable_state.server.security.server_tls import ServerTls
-from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
+from queryable_state.server.serving.public_server import PublicServer
 from queryable_state.server.state_server.base.background_thread import BackgroundThread
 from queryable_state.server.web.api.job_control import NoOperations
 from queryable_state.wire.errors import CheckpointError, InvalidRequestError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.checkpoint.completed import Completed
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
+    from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
     from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
     from queryable_state.server.state_server.stores.store_table import StoreTable
     from queryable_state.v1 import registration_pb2, status_pb2
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class CheckpointServer:
+class CheckpointServer(PublicServer):
     """Answers `QueryableState` from a checkpoint or savepoint while `async with` lasts.
 
     Entering binds the ports, loads all state, and raises if the checkpoint is damaged; while it
@@ -50,13 +52,9 @@ class CheckpointServer:
         shutdown: GracefulShutdown | None = None,
         watchdog: LoopWatchdog | None = None,
     ) -> None:
+        super().__init__(shutdown, watchdog)
         self.settings = settings
-        self._watchdog = watchdog
-        self.web_address = ""
-        """URL of REST and the page, once entered; empty if `web` is off."""
         self.server_id = f"checkpoint-{uuid.uuid4().hex[:12]}"
-        self.shutdown = GracefulShutdown() if shutdown is None else shutdown
-        self._stack = contextlib.AsyncExitStack()
         self._started: tuple[str, Completed] | None = None
         self._loading = LoadingCheckpoint(settings.checkpoint, server_id=self.server_id)
         self._table: StoreTable | None = None
@@ -71,15 +69,6 @@ class CheckpointServer:
     def completed(self) -> Completed:
         """The served checkpoint, once entered."""
         return self._running()[1]
-
-    async def wait_stopped(self) -> None:
-        """Waits for a stop, or for the end of the lame-duck time."""
-        await self.shutdown.stopping.wait()
-
-    async def aclose(self) -> None:
-        """Answers the calls it has read, then ends; idempotent."""
-        self.shutdown.stop()
-        await self._stack.aclose()
 
     async def __aenter__(self) -> Self:
         settings = self.settings
@@ -122,9 +111,6 @@ class CheckpointServer:
             self._started = (ports.address, completed)
             self._stack = stack.pop_all()
         return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
 
     def progress(self) -> list[status_pb2.RestoreProgress]:
         """How far each subtask is that is not loaded yet."""

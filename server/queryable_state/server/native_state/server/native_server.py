@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Self
 from queryable_state.server.checkpoint.file_systems.storage import is_local
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint_server.public_ports import PublicPorts
-from queryable_state.server.checkpoint_server.start_steps import StateFolder, unless_stopped
+from queryable_state.server.checkpoint_server.state_folder import StateFolder
+from queryable_state.server.checkpoint_server.stoppable_load import unless_stopped
 from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
 from queryable_state.server.native_state.server.batch_facts import BatchFacts
 from queryable_state.server.native_state.server.follower import Follower
@@ -23,13 +24,13 @@ from queryable_state.server.native_state.server.served_query import ServedQuery
 from queryable_state.server.native_state.server.shared_router import SharedRouter
 from queryable_state.server.native_state.server.states_reader import StatesReader
 from queryable_state.server.native_state.store.batch_times import BatchTimes
-from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
+from queryable_state.server.query.routers.local_router import LocalRouter
 from queryable_state.server.security.server_tls import ServerTls
 from queryable_state.server.serving.advertised import Advertised
-from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.ports import PortSpec
+from queryable_state.server.serving.public_server import PublicServer
 from queryable_state.server.state_server.base.background_thread import BackgroundThread
 from queryable_state.server.state_server.base.lease import Lease
 from queryable_state.server.state_server.base.thread_pool import ThreadPool
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.query.router import Router
+    from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
     from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 
 _log = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ _FIRST_BATCH_POLL_S = 0.2
 _STARTS = 5
 
 
-class NativeServer:
+class NativeServer(PublicServer):
     """Answers `QueryableState` from the checkpoint of any Structured Streaming query.
 
     Entering loads the newest committed batch, unless `lazy`, and binds the ports; it raises if the
@@ -72,14 +74,10 @@ class NativeServer:
         shutdown: GracefulShutdown | None = None,
         watchdog: LoopWatchdog | None = None,
     ) -> None:
+        super().__init__(shutdown, watchdog)
         self.settings = settings
-        self.shutdown = GracefulShutdown() if shutdown is None else shutdown
-        self.web_address = ""
-        """URL of REST and the page, once entered; empty if `web` is off."""
         self.name = settings.name or _folder_name(settings.spark_checkpoint)
         """The name of the query for clients."""
-        self._watchdog = watchdog
-        self._stack = contextlib.AsyncExitStack()
         self._address: str | None = None
         self._served: ServedQuery | None = None
 
@@ -96,15 +94,6 @@ class NativeServer:
         if self._served is None:
             raise InvalidRequestError("this server has not started")
         return self._served
-
-    async def wait_stopped(self) -> None:
-        """Waits for a stop, or for the end of the lame-duck time."""
-        await self.shutdown.stopping.wait()
-
-    async def aclose(self) -> None:
-        """Answers the calls it has read, then ends; idempotent."""
-        self.shutdown.stop()
-        await self._stack.aclose()
 
     async def __aenter__(self) -> Self:
         settings = self.settings
@@ -197,9 +186,6 @@ class NativeServer:
             self._served = served
             self._stack = stack.pop_all()
         return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
 
     def _router(
         self,

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.router import QuerySession, Router
+from queryable_state.server.query.router import QuerySession
+from queryable_state.server.query.routers.located_router import LocatedRouter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from queryable_state.server.query.local_router import LocalRouter
     from queryable_state.server.query.proxy.proxy_router import ProxyRouter
-    from queryable_state.server.query.router import Deliver
+    from queryable_state.server.query.router import Deliver, Router
+    from queryable_state.server.query.routers.local_router import LocalRouter
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.query.watch_query import WatchQuery
-    from queryable_state.v1 import hot_keys_pb2, query_pb2, registration_pb2, status_pb2, watch_pb2
+    from queryable_state.v1 import hot_keys_pb2, query_pb2, watch_pb2
     from queryable_state.wire.located_state import LocatedState
 
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _FORWARDED_IDS = 1 << 63
 
 
-class SharedRouter(Router):
+class SharedRouter(LocatedRouter):
     """Answers every key: its own from this process, others through the servers that have them.
 
     What another server has routed already is answered from this process alone, so two servers
@@ -33,6 +34,7 @@ class SharedRouter(Router):
         """`others` reads this process's keys from it, too; the router closes both."""
         self._own = own
         self._others = others
+        self._locations = own
 
     def session(self, deliver: Deliver, authorization: str = "") -> QuerySession:
         return _SharedSession(
@@ -70,30 +72,6 @@ class SharedRouter(Router):
         return await self._router(placement_version).hot_keys(
             states, limit, timeout_ms, placement_version=placement_version
         )
-
-    async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
-        return await self._own.locate(request)
-
-    async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
-        return await self._own.registered(state_id)
-
-    async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
-        return await self._own.list_jobs(request)
-
-    async def list_states(
-        self, request: query_pb2.ListStatesRequest
-    ) -> query_pb2.ListStatesResponse:
-        return await self._own.list_states(request)
-
-    async def describe_job(
-        self, request: status_pb2.DescribeJobRequest
-    ) -> status_pb2.JobDescription:
-        return await self._own.describe_job(request)
-
-    async def list_servers(
-        self, request: status_pb2.ListServersRequest
-    ) -> status_pb2.ListServersResponse:
-        return await self._own.list_servers(request)
 
     async def aclose(self) -> None:
         """Closes every session; idempotent."""

@@ -14,7 +14,7 @@ from queryable_state.server.query.proxy.scan_merge import MergedScan
 from queryable_state.server.query.proxy.scan_owners import ScanOwners
 from queryable_state.server.query.proxy.size_estimate import measured_by_owners
 from queryable_state.server.query.proxy.watches.watch_merge import MergedWatch
-from queryable_state.server.query.router import Router
+from queryable_state.server.query.routers.located_router import LocatedRouter
 from queryable_state.server.serving.large_request_queue import LARGE_BYTES, LargeRequestQueue
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.router import Deliver, Engine
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.query.watch_query import WatchQuery
-    from queryable_state.v1 import hot_keys_pb2, registration_pb2, status_pb2, watch_pb2
+    from queryable_state.v1 import hot_keys_pb2, watch_pb2
     from queryable_state.wire.located_state import LocatedState
     from queryable_state.wire.security.connector import Connector
     from queryable_state.wire.security.signed_calls import CallSigner
@@ -38,12 +38,14 @@ if TYPE_CHECKING:
 _LARGE_AT_ONCE = 8
 
 
-class ProxyRouter(Router):
+class ProxyRouter(LocatedRouter):
     """Routes each query to the owners of its keys; stores no values.
 
     `engine` reads the keys that `server_id` owns, in this process; a standalone proxy has none.
     The caller closes `locations`.
     """
+
+    _locations: LocationTable
 
     def __init__(
         self,
@@ -176,30 +178,6 @@ class ProxyRouter(Router):
             engine=self._engine,
             timeout_s=timeout_ms / 1000,
         )
-
-    async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
-        return await self._locations.locate(request)
-
-    async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
-        return await self._locations.registered(state_id)
-
-    async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
-        return await self._locations.list_jobs(request)
-
-    async def list_states(
-        self, request: query_pb2.ListStatesRequest
-    ) -> query_pb2.ListStatesResponse:
-        return await self._locations.list_states(request)
-
-    async def describe_job(
-        self, request: status_pb2.DescribeJobRequest
-    ) -> status_pb2.JobDescription:
-        return await self._locations.describe_job(request)
-
-    async def list_servers(
-        self, request: status_pb2.ListServersRequest
-    ) -> status_pb2.ListServersResponse:
-        return await self._locations.list_servers(request)
 
     async def aclose(self) -> None:
         """Closes every session; idempotent."""

@@ -24,9 +24,9 @@ from queryable_state.server.security.access.gate_opener import open_gate
 from queryable_state.server.security.server_tls import ServerTls
 from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.byte_budget import ClientBudgets
-from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
+from queryable_state.server.serving.public_server import PublicServer
 from queryable_state.server.serving.query_server import QueryServer
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.addresses import join_address
@@ -34,6 +34,7 @@ from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
+    from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
     from queryable_state.server.settings.proxy_settings import ProxySettings
 
 
@@ -44,7 +45,7 @@ _HEALTH_CHECK_S = 0.5
 _HEALTH_TIMEOUT_S = 2.0
 
 
-class ProxyServer:
+class ProxyServer(PublicServer):
     """Answers every key of every job of one coordinator while `async with` lasts.
 
     Entering calls the coordinator and binds the port, so a wrong secret or address is raised at
@@ -60,18 +61,14 @@ class ProxyServer:
         shutdown: GracefulShutdown | None = None,
         watchdog: LoopWatchdog | None = None,
     ) -> None:
+        super().__init__(shutdown, watchdog)
         self.settings = settings
         self.metrics = MetricsRegistry()
         """The metrics of this proxy; `metrics.text()` is what a scraper gets."""
         self.metrics_address = ""
         """HOST:PORT on which it serves the metrics, once entered; empty: it has no such port."""
-        self._watchdog = watchdog
         self.server_id = f"proxy-{uuid.uuid4().hex[:12]}"
-        self.shutdown = GracefulShutdown() if shutdown is None else shutdown
-        self._stack = contextlib.AsyncExitStack()
         self._address: str | None = None
-        self.web_address = ""
-        """URL of REST and the page; empty if `web` is off, and before the proxy is entered."""
 
     @property
     def address(self) -> str:
@@ -79,15 +76,6 @@ class ProxyServer:
         if self._address is None:
             raise InvalidRequestError("this proxy has no address: it has not started")
         return self._address
-
-    async def wait_stopped(self) -> None:
-        """Waits until the proxy is told to stop, or its lame-duck period is over."""
-        await self.shutdown.stopping.wait()
-
-    async def aclose(self) -> None:
-        """Answers the received queries, then ends; idempotent."""
-        self.shutdown.stop()
-        await self._stack.aclose()
 
     async def __aenter__(self) -> Self:
         settings = self.settings
@@ -195,9 +183,6 @@ class ProxyServer:
             _log.warning("the proxy starts and waits for a driver: %s", failure)
             return False
         return True
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
 
 
 async def _follow_coordinator(

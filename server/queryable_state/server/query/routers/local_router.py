@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.query.frames.answer_frames import frame_of
 from queryable_state.server.query.hot_keys import merged
-from queryable_state.server.query.router import QuerySession, Router
+from queryable_state.server.query.router import QuerySession
+from queryable_state.server.query.routers.located_router import LocatedRouter
 from queryable_state.server.query.size_sum import size_of
 
 if TYPE_CHECKING:
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
     from queryable_state.server.query.router import Deliver, Engine, Locations
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.query.watch_query import WatchQuery
-    from queryable_state.v1 import hot_keys_pb2, query_pb2, registration_pb2, status_pb2, watch_pb2
+    from queryable_state.v1 import hot_keys_pb2, query_pb2, watch_pb2
     from queryable_state.wire.located_state import LocatedState
 
 
-class LocalRouter(Router):
+class LocalRouter(LocatedRouter):
     """Reads the state of this process, without a task if the answer is available at once.
 
     Keys of other owners are refused with NOT_OWNER. `locations` locates states; the caller
@@ -74,30 +75,6 @@ class LocalRouter(Router):
         placement_version: int = 0,
     ) -> hot_keys_pb2.ListHotKeysResponse:
         return merged([self._engine.hot_keys(each.state_id, limit) for each in states], limit)
-
-    async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
-        return await self._locations.locate(request)
-
-    async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
-        return await self._locations.registered(state_id)
-
-    async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
-        return await self._locations.list_jobs(request)
-
-    async def list_states(
-        self, request: query_pb2.ListStatesRequest
-    ) -> query_pb2.ListStatesResponse:
-        return await self._locations.list_states(request)
-
-    async def describe_job(
-        self, request: status_pb2.DescribeJobRequest
-    ) -> status_pb2.JobDescription:
-        return await self._locations.describe_job(request)
-
-    async def list_servers(
-        self, request: status_pb2.ListServersRequest
-    ) -> status_pb2.ListServersResponse:
-        return await self._locations.list_servers(request)
 
     async def aclose(self) -> None:
         """Does nothing: the router holds no resources."""
