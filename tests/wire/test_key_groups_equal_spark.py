@@ -10,6 +10,7 @@ from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.spark_sessions import any_session
 
 from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.schema.types import Types, type_info
@@ -82,20 +83,8 @@ COLUMNS: dict[str, Callable[[], Any]] = {
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    """The session other tests have, left running, or one of our own."""
-    sql = pytest.importorskip("pyspark.sql")
-    shared = sql.SparkSession.getActiveSession()
-    if shared is not None:
-        yield shared
-        return
-    own = (
-        sql.SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    yield own
-    own.stop()
+    with any_session() as session:
+        yield session
 
 
 def test_key_groups_equal_sparks(spark: SparkSession) -> None:

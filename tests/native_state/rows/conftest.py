@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.spark_sessions import any_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,16 +15,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    """The session that other tests have now, left running, or one of our own."""
-    sql = pytest.importorskip("pyspark.sql")
-    shared = sql.SparkSession.getActiveSession()
-    if shared is not None:
-        yield shared
-        return
-    own = (
-        sql.SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .getOrCreate()
-    )
-    yield own
-    own.stop()
+    """A session, of other tests or our own."""
+    with any_session() as session:
+        yield session

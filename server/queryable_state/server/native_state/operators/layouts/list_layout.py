@@ -6,7 +6,6 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.operators.state_layout import StateLayout
-from queryable_state.server.storage.key_order import key_after
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, chunk_of, list_element
 
 if TYPE_CHECKING:
@@ -56,13 +55,8 @@ class ListLayout(StateLayout):
     def scan(
         self, raw: RawView, partition: int, after: bytes = b""
     ) -> Iterator[tuple[bytes, bytes]]:
-        table, start = self._table, b""
-        if after:
-            last, _ = table.leading_raw_key(after)
-            if last is None:
-                return
-            start = key_after(last)
-        for raw_key, raw_value in table.scan(raw, start):
+        table = self._table
+        for raw_key, raw_value in table.scan_behind(raw, after):
             elements = self._elements(raw, raw_key, raw_value, 0)
             yield from list_records(table.wire_key(partition, raw_key), elements)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.storage.key_order import prefix_end
+from queryable_state.server.storage.key_order import key_after, prefix_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,6 +79,13 @@ class RawTable:
     def scan(self, raw: RawView, start: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Raw records of the family from a raw key on (b"": from its first one)."""
         return raw.scan(self.source, start or self.raw_keys.family, self._end)
+
+    def scan_behind(self, raw: RawView, after: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Raw records of the family behind that of a wire key (b"": all); raw keys have no tail."""
+        if not after:
+            return self.scan(raw, b"")
+        last, _ = self.leading_raw_key(after)
+        return iter(()) if last is None else self.scan(raw, key_after(last))
 
     def changed_keys(self, changes: Overlay, partition: int) -> Iterator[bytes]:
         """The wire keys of the raw records that a batch changes."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.operators.state_layout import StateLayout
-from queryable_state.server.storage.key_order import key_after
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 
 if TYPE_CHECKING:
@@ -52,13 +51,7 @@ class ValueLayout(StateLayout):
         self, raw: RawView, partition: int, after: bytes = b""
     ) -> Iterator[tuple[bytes, bytes]]:
         table, read, time_ms = self._table, self._read, raw.batch_time_ms
-        start = b""
-        if after:
-            last, _ = table.leading_raw_key(after)
-            if last is None:
-                return
-            start = key_after(last)
-        for raw_key, raw_value in table.scan(raw, start):
+        for raw_key, raw_value in table.scan_behind(raw, after):
             value = read(raw_value, time_ms)
             if value is not None:
                 yield table.wire_key(partition, raw_key) + VOID_NAMESPACE, value
