@@ -41,7 +41,8 @@ class SparkCheckpointSettings(SettingsGroup):
     for it; False: all are loaded at the start."""
 
     name: str = ""
-    """Name of the query for clients; empty: that of the checkpoint's folder."""
+    """Name of the query for clients; empty: that of the checkpoint's folder, or of the folder above
+    one that is called `checkpoint`."""
 
     servers: tuple[str, ...] = ()
     """HOST:PORT of all servers that share the partitions of the query, this one included; each is
