@@ -18,7 +18,7 @@ from typing import Any
 
 from queryable_state.wire.errors import InvalidRequestError, KeyTypeError, shown
 from queryable_state.wire.keys.time_window import TimeWindow
-from queryable_state.wire.keys.window_keys import is_window_type
+from queryable_state.wire.keys.window_keys import is_window_type, key_values
 from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
 
 _BRIEF = 5
@@ -92,7 +92,7 @@ def _brief(value: Any) -> str:
 def _fields_from_json(value: Any, info: TypeInfo, path: str) -> Any:
     names = [f.name for f in info.fields]
     if isinstance(value, dict) and set(value) == _WINDOW_NAMES and is_window_type(info):
-        return TimeWindow(value["start_ms"], value["end_ms"])
+        return key_values(info, path)(TimeWindow(value["start_ms"], value["end_ms"]))
     if info.kind == Kind.ROW and isinstance(value, dict):
         if set(value) != set(names):
             raise KeyTypeError(f"{path} needs the fields {names}, not {_brief(list(value))}")

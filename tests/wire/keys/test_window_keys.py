@@ -9,7 +9,7 @@ from tests.wire.keys.spark_keys import nullable
 
 from queryable_state.v1.registration_pb2 import SPARK_HASH
 from queryable_state.wire.errors import InvalidRequestError, KeyTypeError
-from queryable_state.wire.json_text import key_from_json
+from queryable_state.wire.json_text import key_from_json, to_jsonable
 from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.keys.window_keys import is_window_type
@@ -44,6 +44,10 @@ def test_json_has_times_or_milliseconds(window: str) -> None:
     groups = KeyGroups(nullable(KEY.format("timestamp")), 5, SPARK_HASH)
     key = key_from_json(f'{{"carrier": "AA", "window": {window}}}', groups.key_type)
     assert groups.wire_key(key) == groups.wire_key(("AA", (START, END)))
+    assert to_jsonable(key, groups.key_type) == {
+        "carrier": "AA",
+        "window": {"start": "2013-01-31T00:00:00Z", "end": "2013-01-31T01:00:00Z"},
+    }
 
 
 def test_other_rows_are_no_windows() -> None:
