@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.native_state.archives import unpack
 
 ARCHIVES = Path(__file__).parent.parent / "fixtures"
 WRITTEN = os.environ.get("QUERYABLE_STATE_NATIVE_FIXTURES", "")
@@ -71,6 +72,5 @@ def unpacked(name: str, folder: Path) -> SparkFixture:
     """The fixture, below `folder` if it comes from an archive."""
     if WRITTEN:
         return SparkFixture(Path(WRITTEN) / name)
-    with tarfile.open(ARCHIVES / f"{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+    unpack(ARCHIVES / f"{name}.tar.xz", folder)
     return SparkFixture(folder / name)

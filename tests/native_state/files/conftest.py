@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.native_state.archives import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +24,7 @@ def checkpoint(tmp_path: Path) -> Callable[[str], Path]:
 
     def unpacked(name: str) -> Path:
         folder = tmp_path / name
-        with tarfile.open(FIXTURES / f"{name}.tar.xz") as archive:
-            archive.extractall(folder, filter="data")
+        unpack(FIXTURES / f"{name}.tar.xz", folder)
         return folder
 
     return unpacked

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.native_state.archives import unpack
 from tests.native_state.files.conftest import FIXTURES
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ class ReplayedQuery:
     def of_fixture(cls, name: str, folder: Path) -> ReplayedQuery:
         """Of a checkpoint in the fixtures here or of `files`; nothing is committed yet."""
         own = Path(__file__).parent / "fixtures" / f"{name}.tar.xz"
-        with tarfile.open(own if own.exists() else FIXTURES / own.name) as archive:
-            archive.extractall(folder / "whole", filter="data")
+        unpack(own if own.exists() else FIXTURES / own.name, folder / "whole")
         return cls(folder / "whole", folder / "checkpoint")
 
     @property
