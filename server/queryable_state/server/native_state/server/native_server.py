@@ -20,7 +20,6 @@ from queryable_state.server.native_state.server.follower import Follower
 from queryable_state.server.native_state.server.native_catalog import NativeCatalog
 from queryable_state.server.native_state.server.native_reader import NativeReader
 from queryable_state.server.native_state.server.owners import Owners
-from queryable_state.server.native_state.server.query_name import query_name
 from queryable_state.server.native_state.server.served_query import ServedQuery
 from queryable_state.server.native_state.server.shared_router import SharedRouter
 from queryable_state.server.native_state.server.states_reader import StatesReader
@@ -77,7 +76,7 @@ class NativeServer(PublicServer):
     ) -> None:
         super().__init__(shutdown, watchdog)
         self.settings = settings
-        self.name = settings.name or query_name(settings.spark_checkpoint)
+        self.name = settings.name or _folder_name(settings.spark_checkpoint)
         """The name of the query for clients."""
         self._address: str | None = None
         self._served: ServedQuery | None = None
@@ -269,3 +268,10 @@ def _own(settings: CheckpointServerSettings) -> str:
     )
     port = advertised.port or (ports[0] if len(ports) == 1 else 0)
     return advertised.address(settings.host, port) if port else ""
+
+
+def _folder_name(uri: str) -> str:
+    """The last part of a URI that is not just any checkpoint's."""
+    parts = [part for part in uri.split("/") if part]
+    named = [part for part in parts if part.strip("_") not in ("checkpoint", "checkpoints")]
+    return (named or parts)[-1]

@@ -12,7 +12,6 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from queryable_state.server.native_state.server.query_name import query_name
 from queryable_state.wire.errors import InvalidRequestError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -151,14 +150,14 @@ def serve_query(
     Starts one process on this machine, which reads the query's checkpoint; the query itself is not
     touched. Waits for the query's first batch and for the load of its state, at most `timeout_s`.
     `name` is that by which clients name the query: by default its `queryName`, else the name of
-    its checkpoint's folder, as without `--name`. `settings` are those of `queryable-state serve`
+    its checkpoint's folder. `settings` are those of `queryable-state serve`
     (docs/settings.md), as `host="0.0.0.0"` or `lazy=True`.
 
     Raises `InvalidRequestError` for a query without a checkpoint that this machine reads, or
     without state; `RetryLaterError` if there is no answer in time.
     """
     root = str(_execution(query).resolvedCheckpointRoot())
-    name = name or query.name or query_name(root)
+    name = name or query.name or root.rstrip("/").rpartition("/")[2]
     served = NativeQuery(
         query,
         name,
