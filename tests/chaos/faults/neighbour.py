@@ -31,16 +31,17 @@ def hostile_neighbour(site: Site) -> str:
         # It shall not win by the processors alone.
         [
             *("nice", "-n", "19", sys.executable, "-m", "tests.hostile.attacks"),
-            *(name, str(seconds), json.dumps(targets(servers, site.coordinator))),
+            json.dumps(targets(servers, site.coordinator)),
         ],
         cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
     began = time.monotonic()
     try:
-        lines = attack.communicate(timeout=seconds * 4)[0].strip().splitlines()
+        lines = attack.communicate(f"{name} {seconds}\n", seconds * 4)[0].strip().splitlines()
         # A server that does not answer may end an attack before its time.
         said = ["ended early:"] * (attack.returncode != 0) + lines[-1:]
     except subprocess.TimeoutExpired:

@@ -65,8 +65,8 @@ async def test_a_flood_of_queries_does_not_stop_the_commits_of_the_job(
         "state": "last",
         "large_id": await asyncio.to_thread(state_id_of, addresses.query, "sensors", "last"),
     }
-    flood = await process("tests.hostile.attacks", "flood", str(FLOOD_S), json.dumps(targets))
-    ended = asyncio.create_task(flood.communicate())
+    flood = await process("tests.hostile.attacks", json.dumps(targets))
+    ended = asyncio.create_task(flood.communicate(f"flood {FLOOD_S}\n".encode()))
     durations: list[float] = []
     while not ended.done():
         begun_s = time.monotonic()
