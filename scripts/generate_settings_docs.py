@@ -106,7 +106,7 @@ TAIL = """## Commands
 - `QUERYABLE_STATE_TOKEN`: the token of the caller, for the query commands if `--token-file` is not
   given.
 - `QUERYABLE_STATE_SECRET`: the job's secret, for `proxy` and `savepoint` if `--secret-file` is not
-  given.
+  given; for `serve` the secret of its `--servers`.
 
 `queryable-state COMMAND --help` lists the flags of a command.
 """

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.native_state.server.conftest import client_of, everything, keys_of, until_batch
+from tests.native_state.server.shared_servers import json_of, two_servers
 
 from queryable_state.server.native_state.server.owners import Owners
 from queryable_state.v1 import query_pb2, query_pb2_grpc
@@ -66,18 +66,6 @@ async def some_key(serving: Serve, query: ReplayedQuery) -> Any:
         return (await keys_of(client))[0]
 
 
-def free_ports(number: int) -> list[int]:
-    """Ports that are free now."""
-    listeners = [socket.socket() for _ in range(number)]
-    try:
-        for each in listeners:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in listeners]
-    finally:
-        for each in listeners:
-            each.close()
-
-
 async def test_servers_share_the_partitions_and_each_answers_every_key(
     query: ReplayedQuery, serving: Serve
 ) -> None:
@@ -85,20 +73,12 @@ async def test_servers_share_the_partitions_and_each_answers_every_key(
     query.commit(4)
     async with serving(query.root) as server, client_of(server) as client:
         whole, keys = await everything(client), await keys_of(client)
-    servers = sharing()
-    async with AsyncExitStack() as stack:
-        running = [
-            await stack.enter_async_context(
-                serving(
-                    query.root,
-                    servers=tuple(servers),
-                    ports=each.rpartition(":")[2],
-                    follow=True,
-                )
-            )
-            for each in servers
-        ]
+    async with (
+        two_servers(serving, query.root, follow=True) as running,
+        AsyncExitStack() as stack,
+    ):
         assert [each.served.loaded for each in running] == [1, 1]
+        addresses = {each.address for each in running}
         for server in running:
             client = await stack.enter_async_context(client_of(server))
             assert await everything(client) == whole
@@ -107,7 +87,7 @@ async def test_servers_share_the_partitions_and_each_answers_every_key(
                 str(key): each and each.value() for key, each in zip(keys, found, strict=True)
             } == whole
             assert (await client.measure("query", "aggregation")).keys == len(whole)
-            assert {each.query_address for each in await client.list_servers()} == set(servers)
+            assert {each.query_address for each in await client.list_servers()} == addresses
             await json_look_ups(server, keys)
         query.commit(5)
         for server in running:
@@ -118,15 +98,6 @@ async def test_servers_share_the_partitions_and_each_answers_every_key(
         assert {each.info.version for each in found if each is not None} == {5}
         async with serving(query.root) as alone, client_of(alone) as expected:
             assert await everything(client) == await everything(expected)
-
-
-def sharing() -> list[str]:
-    """Addresses of two servers that get one of the two partitions each."""
-    while True:
-        servers = [f"127.0.0.1:{port}" for port in free_ports(2)]
-        owners = Owners(servers, servers[0])
-        if len({owners.owner(partition) for partition in range(2)}) == 2:
-            return servers
 
 
 async def json_look_ups(server: NativeServer, keys: list[Any]) -> None:
@@ -140,12 +111,6 @@ async def json_look_ups(server: NativeServer, keys: list[Any]) -> None:
                 query_pb2.GetKvStateRequest(state_name="aggregation", key_json=json_of(key))
             )
             assert answer.value_json
-
-
-def json_of(key: Any) -> str:
-    """The JSON of a key of the fixtures."""
-    start, end = (each.strftime("%Y-%m-%dT%H:%M:%SZ") for each in key.window)
-    return f'[{{"start": "{start}", "end": "{end}"}}, {key[1]}]'
 
 
 def test_each_server_has_its_share_and_keeps_it() -> None:

@@ -44,11 +44,13 @@ class PublicPorts:
         tls: ServerTls | None,
         find_state: FindState,
         watchdog: LoopWatchdog | None,
+        secret: str = "",
     ) -> None:
+        """`secret`: with which other servers sign their calls; empty: no server calls."""
         self.web_address = ""
         """URL of REST and the page, once started; empty if `web` is off."""
         self._settings, self._stack, self._shutdown, self._tls = settings, stack, shutdown, tls
-        self._gate = open_gate(settings.access, stack, server_id=server_id)
+        self._gate = open_gate(settings.access, stack, server_id=server_id, secret=secret)
         self._budgets = ClientBudgets(settings.limits.held_bytes)
         self._advertised = Advertised.parse(
             settings.advertised, "--advertise", settings.advertised_frame_port

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.file_systems.storage import is_local
 from queryable_state.server.json_settings import json_settings
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     import argparse
@@ -34,3 +35,16 @@ def whole_uri(uri: str) -> str:
     if is_local(uri) and not uri.startswith("file:"):
         return str(Path(uri).absolute())
     return uri
+
+
+def secret_in(file: str) -> str:
+    """The secret in the file of `--secret-file`; raises `InvalidRequestError` if it has none."""
+    try:
+        secret = Path(file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InvalidRequestError(f"cannot read --secret-file {file}: {problem}") from problem
+    if not secret:
+        raise InvalidRequestError(
+            f"the file {file} of --secret-file is empty: write the secret into it"
+        )
+    return secret

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from queryable_state.server.cli.arguments import whole_uri
+from queryable_state.server.cli.arguments import secret_in, whole_uri
 from queryable_state.server.serving.listen_settings import COORDINATOR_PORT
 from queryable_state.wire.addresses import parse_addresses
 from queryable_state.wire.errors import InvalidRequestError
@@ -68,18 +67,12 @@ def secret_of(file: str | None, *, required: bool = True, default: str | None = 
 
     Raises `InvalidRequestError` if there is none and it is `required`.
     """
-    if file is None:
-        secret = os.environ.get(SECRET_VARIABLE, "") if default is None else default
-    else:
-        try:
-            secret = Path(file).read_text()
-        except (OSError, UnicodeDecodeError) as problem:
-            raise InvalidRequestError(f"cannot read --secret-file {file}: {problem}") from problem
-    secret = secret.strip()
-    if not secret and (required or file is not None):
-        where = f"the file {file} is empty" if file else f"{SECRET_VARIABLE} is not set"
+    if file is not None:
+        return secret_in(file)
+    secret = (os.environ.get(SECRET_VARIABLE, "") if default is None else default).strip()
+    if not secret and required:
         raise InvalidRequestError(
-            f"the command needs the job's secret: {where}; give --endpoint or --secret-file, or "
-            f"set {SECRET_VARIABLE}"
+            f"the command needs the job's secret: {SECRET_VARIABLE} is not set; give --endpoint or "
+            f"--secret-file, or set {SECRET_VARIABLE}"
         )
     return secret

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.cli.progress import ProgressBar
 from queryable_state.cli.tables import bytes_text, percent_text
-from queryable_state.server.cli.arguments import whole_uri
+from queryable_state.server.cli.arguments import secret_in, whole_uri
 from queryable_state.server.cli.process_settings import add_settings, process_settings
 from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
 from queryable_state.server.cli.start_checks import check_start
@@ -50,12 +50,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def checked_serve(settings: CheckpointServerSettings) -> CheckpointServerSettings:
-    """The settings with a whole URI of the checkpoint.
+    """The settings with a whole URI of the checkpoint, and the secret of `secret_file`.
 
     Raises `InvalidRequestError` if the process cannot start with them, as far as that can be known
     without reading the checkpoint.
     """
     check_start(settings, "checkpoint server port")
+    if settings.secret_file:
+        settings = dataclasses.replace(settings, secret=secret_in(settings.secret_file))
     if settings.spark_checkpoint:
         return dataclasses.replace(settings, spark_checkpoint=whole_uri(settings.spark_checkpoint))
     return dataclasses.replace(settings, checkpoint=whole_uri(settings.checkpoint))

@@ -65,7 +65,8 @@ class SignatureCheck:
             raise AuthenticationError(
                 f"{shown(method)} needs the job's secret, and the call is signed with another one, "
                 "or for another server or method: use the secret of the job's driver, which offers "
-                "it in the coordinator's secret_file, and the advertised address of the server"
+                "it in the coordinator's secret_file, and the advertised address of the server; "
+                "servers that share a checkpoint (--servers) all need the same --secret-file"
             )
         spoken = VersionRange(call.min_version, call.max_version)
         if not INTERNAL.common(spoken):

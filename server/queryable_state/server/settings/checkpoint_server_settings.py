@@ -48,6 +48,13 @@ class SparkCheckpointSettings(SettingsGroup):
     """HOST:PORT of all servers that share the partitions of the query, this one included; each is
     started with the same list. Empty: this server has all partitions."""
 
+    secret: str = setting("", secret=True, flags=None)
+    """Secret with which `servers` sign their calls to each other, the same for all; needed if there
+    are several and an access file. Empty: the one of `secret_file`."""
+
+    secret_file: str = ""
+    """File with the secret of `servers`; counts before `secret`."""
+
     stop_with_pid: int = setting(0, least=0, most=2**31 - 1)
     """The process, of this machine, with which the server ends; 0: none."""
 
@@ -99,4 +106,13 @@ class CheckpointServerSettings(
             not (self.checkpoint and self.spark_checkpoint),
             ("checkpoint", "spark_checkpoint"),
             "only one of them can be served: set one",
+        )
+        self.require(
+            len(set(self.servers)) < 2
+            or not self.access.authenticates
+            or bool(self.secret or self.secret_file),
+            ("servers",),
+            "they have tokens but no shared secret, so none of them could ask another one for the "
+            "keys of its partitions: give all of them the same secret, a random text in the file "
+            "of secret_file (--secret-file) or in QUERYABLE_STATE_SECRET",
         )

@@ -38,6 +38,7 @@ from queryable_state.server.state_server.queries.state_reader import StateReader
 from queryable_state.server.state_server.stores.store_table import StoreTable
 from queryable_state.server.web.api.job_control import NoOperations
 from queryable_state.wire.errors import CheckpointError, InvalidRequestError, VersionGoneError
+from queryable_state.wire.security.signed_calls import CallSigner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,6 +178,7 @@ class NativeServer(PublicServer):
                 tls=tls,
                 find_state=table.registration,
                 watchdog=self._watchdog,
+                secret=settings.secret if owners.are_several else "",
             )
             ports.bind()
             owners.started(ports.address, ports.frames)
@@ -204,6 +206,7 @@ class NativeServer(PublicServer):
             locations,
             server_id=owners.server_id,
             engine=reader,
+            signer=CallSigner(self.settings.secret) if self.settings.secret else None,
             connector=self.settings.tls.connector(),
             default_deadline_ms=self.settings.default_deadline_ms,
         )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.v1 import registration_pb2
+    from queryable_state.wire.errors import QueryableStateError
     from queryable_state.wire.located_state import LocatedState, Owner
 
 _SERVICE = "/queryable_state.v1.QueryableState"
@@ -56,7 +57,7 @@ class OwnerCalls:
                         message.page_token = PageToken.unseal(message.page_token).key
                     yield message
             except grpc.aio.AioRpcError as failure:
-                raise error_from_call(failure, owner.address) from failure
+                raise self._refusal(failure, owner) from failure
             finally:
                 call.cancel()
         finally:
@@ -81,7 +82,7 @@ class OwnerCalls:
                 async for message in call:
                     yield message
             except grpc.aio.AioRpcError as failure:
-                raise error_from_call(failure, owner.address) from failure
+                raise self._refusal(failure, owner) from failure
             finally:
                 call.cancel()
         finally:
@@ -139,9 +140,12 @@ class OwnerCalls:
                 lambda metadata: call(request, timeout=timeout_s, metadata=metadata),
             )
         except grpc.aio.AioRpcError as failure:
-            raise error_from_call(failure, owner.address) from failure
+            raise self._refusal(failure, owner) from failure
         finally:
             await self._channels.give_back(taken)
+
+    def _refusal(self, failure: grpc.aio.AioRpcError, owner: Owner) -> QueryableStateError:
+        return self._channels.refusal(error_from_call(failure, owner.address), owner)
 
 
 def _watch_request(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, TypeAlias
 
-from queryable_state.wire.errors import QueryableStateError
+from queryable_state.server.process.rate_limited_log import RateLimitedLog
+from queryable_state.wire.errors import AuthenticationError, QueryableStateError, RetryLaterError
 from queryable_state.wire.frames.frame_ports import FramePorts
 from queryable_state.wire.frames.query_stream import CHANNEL_OPTIONS, StreamOpener
 from queryable_state.wire.frames.stream_hello import response_of
@@ -23,7 +25,11 @@ if TYPE_CHECKING:
     from queryable_state.wire.security.connector import Connector
     from queryable_state.wire.security.signed_calls import CallSigner
 
+_log = logging.getLogger(__name__)
+_refusals = RateLimitedLog(_log)
+
 _CONNECT_TIMEOUT_S = 2.0
+_RETRY_AFTER_MS = 500
 
 # HOST:PORT, and the generation of the TLS files with which the channel was opened.
 _Key: TypeAlias = tuple[str, int]
@@ -62,6 +68,14 @@ class Channels:
         if signer is None or signer.audience != owner.server_id:
             signer = self._signers[owner.address] = self._signer.to(owner.server_id)
         return signer
+
+    def refusal(self, error: QueryableStateError, owner: Owner) -> QueryableStateError:
+        """The error of an owner for clients, who cannot mend the secret of this process."""
+        if not isinstance(error, AuthenticationError):
+            return error
+        text = f"server {owner.server_id} at {owner.address} refuses this process: {error}"
+        _refusals.write(logging.WARNING, "signature", "%s", text)
+        return RetryLaterError(text, retry_after_ms=_RETRY_AFTER_MS)
 
     async def give_back(self, key: _Key) -> None:
         """Ends one `take`; the last one closes the channel."""
@@ -175,7 +189,7 @@ class OwnerStream:
 
     def _ended(self, error: QueryableStateError) -> None:
         if not self._closed:
-            self._on_end(self, error)
+            self._on_end(self, self._channels.refusal(error, self._owner))
 
 
 class OwnerStreams:
