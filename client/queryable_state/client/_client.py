@@ -25,6 +25,7 @@ from queryable_state.client._status.job_description import JobDescription
 from queryable_state.client._status.server_status import ServerStatus
 from queryable_state.client._timed_lookups import TimedLookups
 from queryable_state.client._watches.watch import Watch
+from queryable_state.client._watches.watch_streams import WatchStreams
 from queryable_state.client._watches.watched_keys import WatchedKeys
 from queryable_state.v1 import hot_keys_pb2, query_pb2, status_pb2
 from queryable_state.wire.errors import InvalidRequestError
@@ -150,9 +151,12 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
             options["key_type"] = key_type
         if descriptor is not None:
             options["descriptor"] = descriptor
+        batcher = self._batcher(job, state_name, options, SCAN)
+        if self._watch_streams is None:
+            self._watch_streams = WatchStreams(self._dispatcher())
         return Watch(
-            self._dispatcher(),
-            self._batcher(job, state_name, options, SCAN),
+            self._watch_streams,
+            batcher,
             WatchedKeys.of(keys, prefix, after_batch),
             checked_timeout(reconnect_timeout_s),
         )

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from queryable_state.client._batching.key_batcher import KeyBatcher
     from queryable_state.client._connection.token_credentials import Token
+    from queryable_state.client._watches.watch_streams import WatchStreams
     from queryable_state.wire.errors import QueryableStateError
     from queryable_state.wire.security.tls import Tls
 
@@ -98,6 +99,7 @@ class ClientBase:
             warn_of_clear_text(self._addresses)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opened: Dispatcher | None = None
+        self._watch_streams: WatchStreams | None = None
         self._closed = False
         # Batchers of calls without options, by job and state as the caller names them and, unless
         # it is VALUE, by operation.
@@ -110,7 +112,7 @@ class ClientBase:
         self._closed = True
         self._batchers.clear()
         self._option_batchers.clear()
-        opened, self._opened = self._opened, None
+        opened, self._opened, self._watch_streams = self._opened, None, None
         if opened is not None:
             await opened.aclose()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -53,11 +54,12 @@ class Model:
 
 
 class Watched:
-    """A watch of the whole state, and the changes that it has returned."""
+    """A watch of some keys or of the whole state, and the changes that it has returned."""
 
-    def __init__(self, client: QueryableStateClient) -> None:
+    def __init__(self, client: QueryableStateClient, keys: list[str] | None) -> None:
         self._client = client
-        self._watch: Watch = client.watch("kept", "values", after_batch=0)
+        self._keys = keys
+        self._watch: Watch = client.watch("kept", "values", keys=keys, after_batch=0)
         self.seen: list[Change] = []
 
     async def read(self, count: int) -> None:
@@ -70,11 +72,41 @@ class Watched:
         assert position is not None
         await self._watch.aclose()
         self.seen = [each for each in self.seen if each.batch <= position]
-        self._watch = self._client.watch("kept", "values", after_batch=position)
+        self._watch = self._client.watch("kept", "values", keys=self._keys, after_batch=position)
 
     async def aclose(self) -> None:
         """Ends the watch."""
         await self._watch.aclose()
+
+
+class WatchedByKey:
+    """A watch of each key."""
+
+    def __init__(self, client: QueryableStateClient, model: Model) -> None:
+        self._model = model
+        self._by_key = {key: Watched(client, [key]) for key in KEYS}
+
+    @property
+    def seen(self) -> list[Change]:
+        """The changes that all have returned."""
+        found = [change for each in self._by_key.values() for change in each.seen]
+        return sorted(found, key=lambda change: change.batch)
+
+    async def read(self, count: int) -> None:
+        """Reads until each watch has seen its part of the first changes of the job."""
+        wanted = Counter(key for _, key in sorted(self._model.changes)[:count])
+        async with asyncio.TaskGroup() as reads:
+            for key, watched in self._by_key.items():
+                reads.create_task(watched.read(wanted[key]))
+
+    async def reopen(self) -> None:
+        """Goes on in another watch of one key."""
+        await self._by_key[self._model.chance.choice(KEYS)].reopen()
+
+    async def aclose(self) -> None:
+        """Ends the watches."""
+        for each in self._by_key.values():
+            await each.aclose()
 
 
 async def follow(
@@ -83,7 +115,7 @@ async def follow(
     cluster: InProcessCluster,
     job: InProcessJob,
     proxies: list[ProxyServer],
-    watched: Watched,
+    watched: Watched | WatchedByKey,
 ) -> None:
     """Runs the steps, and reads the watch to its end."""
     for step in [*steps, "batch"]:
@@ -92,6 +124,8 @@ async def follow(
         elif step == "kill":
             await cluster.kill_server(model.chance.choice(cluster.servers))
             await cluster.add_server()
+            # Without a batch nobody opens what the server had.
+            await job.run(model.batch + 1, {"values": model.next_batch(is_empty=True)})
         elif step == "proxy" and len(proxies) > 1:
             await proxies.pop(model.chance.randrange(2)).aclose()
         elif step == "read":
@@ -109,9 +143,10 @@ async def follow(
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow],
 )
+@pytest.mark.parametrize("by_key", [False, True])
 @given(steps=st.lists(st.sampled_from(STEPS), min_size=5, max_size=20), seed=st.integers(0, 2**32))
 async def test_every_committed_change_arrives_once_whatever_is_lost(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[str], seed: int
+    tmp_path_factory: pytest.TempPathFactory, by_key: bool, steps: list[str], seed: int
 ) -> None:
     model = Model(random.Random(seed))
     folder = tmp_path_factory.mktemp("watch")
@@ -121,7 +156,7 @@ async def test_every_committed_change_arrives_once_whatever_is_lost(
         proxies = [await cluster.add_proxy() for _ in range(2)]
         addresses = [proxy.address for proxy in proxies]
         async with QueryableStateClient(addresses=addresses, timeout_s=DEADLINE_S) as client:
-            watched = Watched(client)
+            watched = WatchedByKey(client, model) if by_key else Watched(client, None)
             await follow(steps, model, cluster, job, proxies, watched)
             await watched.aclose()
     seen = watched.seen

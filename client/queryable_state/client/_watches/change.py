@@ -6,11 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.v1 import registration_pb2, watch_pb2
-from queryable_state.wire.keys.time_window import TimeWindow
-
 if TYPE_CHECKING:
-    from queryable_state.wire.state_codecs import StateCodecs
+    from queryable_state.wire.keys.time_window import TimeWindow
 
 
 class ChangeKind(enum.Enum):
@@ -65,34 +62,6 @@ class Change:
     """Of a GAP: the first batch with missing changes."""
 
     @classmethod
-    def from_proto(
-        cls,
-        change: watch_pb2.KvChange,
-        message: watch_pb2.WatchKvStateResponse,
-        kind: registration_pb2.StateKind.ValueType,
-        codecs: StateCodecs,
-    ) -> Change:
-        """Decodes a change of a message; raises `CorruptDataError` for invalid bytes."""
-        window = None
-        if change.HasField("window"):
-            window = TimeWindow(change.window.start_ms, change.window.end_ms)
-        is_entry = kind == registration_pb2.MAP and bool(change.element)
-        assert codecs.map_key is not None or not is_entry
-        return cls(
-            kind=_KINDS[change.kind],
-            key=codecs.key_groups.decode_key(change.key),
-            new=codecs.value.decode(change.value) if change.HasField("value") else None,
-            old=codecs.value.decode(change.old_value) if change.HasField("old_value") else None,
-            is_old_known=not change.old_unknown,
-            batch=message.batch,
-            commit_time_ms=message.commit_time_ms,
-            window=window,
-            map_key=codecs.map_key.decode_all(change.element)
-            if is_entry and codecs.map_key is not None
-            else None,
-        )
-
-    @classmethod
     def gap(cls, first_batch: int, last_batch: int) -> Change:
         """The change that tells of missing ones."""
         return cls(
@@ -103,11 +72,3 @@ class Change:
             commit_time_ms=0,
             first_missed_batch=first_batch,
         )
-
-
-_KINDS = {
-    watch_pb2.PUT: ChangeKind.PUT,
-    watch_pb2.DELETE: ChangeKind.DELETE,
-    watch_pb2.APPEND: ChangeKind.APPEND,
-    watch_pb2.CLEAR: ChangeKind.CLEAR,
-}

@@ -6,23 +6,20 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
-from queryable_state.client._routing.retries import CALLS
 from queryable_state.client._watches.change import Change
-from queryable_state.v1 import watch_pb2
-from queryable_state.wire.calls.retrying import Attempts
-from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
-from queryable_state.wire.keys.key_groups import KeyGroups
-from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, window_namespace
-from queryable_state.wire.operator_state import refuse_watch
+from queryable_state.client._watches.position import Position
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from queryable_state.client._batching.key_batcher import KeyBatcher
-    from queryable_state.client._connection.stream_call import StreamCall
-    from queryable_state.client._routing.dispatcher import Dispatcher
+    from queryable_state.client._watches.received_change import ReceivedChange
+    from queryable_state.client._watches.watch_stream import WatchStream
+    from queryable_state.client._watches.watch_streams import WatchStreams
     from queryable_state.client._watches.watched_keys import WatchedKeys
 
-# A server sends a message at least every 5 s; a proxy may look for new owners for 30 s.
-_SILENCE_S = 40.0
+# A watch with more unread changes leaves a shared stream, which waits for nobody.
+_MOST_UNREAD = 512
+_MOST_UNREAD_BYTES = 1024 * 1024
 
 
 class Watch:
@@ -47,22 +44,24 @@ class Watch:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        streams: WatchStreams,
         batcher: KeyBatcher,
         keys: WatchedKeys,
         reconnect_timeout_s: float,
     ) -> None:
-        self._dispatcher = dispatcher
-        self._batcher = batcher
-        self._keys = keys
-        self._reconnect_timeout_s = reconnect_timeout_s
-        self._call: StreamCall[watch_pb2.WatchKvStateResponse] | None = None
-        self._changes: deque[Change] = deque()
-        self._received = keys.after_batch
-        """Every change up to this batch is received."""
-        self._after_change = b""
+        self.batcher = batcher
+        self.keys = keys
+        self.reconnect_timeout_s = reconnect_timeout_s
+        self._streams = streams
+        self._stream: WatchStream | None = None
+        self._start = None if keys.after_batch is None else Position(keys.after_batch)
+        """Where it began to read its stream."""
+        self._unread: deque[Change | ReceivedChange] = deque()
+        self._unread_bytes = 0
         self._returned = keys.after_batch
         self._gap_until = -1
+        self._failure: BaseException | None = None
+        self._woken = asyncio.Event()
         self._is_open = self._is_closed = self._is_read = False
 
     @property
@@ -72,7 +71,20 @@ class Watch:
         None before the watch is open, unless it was given `after_batch`. Advances also while
         nothing changes, at least every 5 seconds.
         """
+        if self._is_read and not self._unread:
+            self._note_returned()
         return self._returned
+
+    @property
+    def position(self) -> Position | None:
+        """Every change up to here has arrived; None: it is not open yet."""
+        read = None if self._stream is None else self._stream.position
+        return max((each for each in (self._start, read) if each is not None), default=None)
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether changes have arrived that the caller has not read."""
+        return bool(self._unread)
 
     async def open(self) -> None:
         """Waits until the watch is open: it returns every change that is committed from now on.
@@ -80,7 +92,7 @@ class Watch:
         `async with` and the first read call it. Raises the errors of `client.watch`. Idempotent.
         """
         if not self._is_open:
-            await self._receive()
+            await self._connect()
 
     async def __anext__(self) -> Change:
         if self._is_read:
@@ -89,14 +101,16 @@ class Watch:
             )
         self._is_read = True
         try:
-            while not self._changes:
-                self._returned = self._received
-                if self._is_closed:
-                    raise StopAsyncIteration
-                await self._receive()
-            return self._changes.popleft()
+            while not self._unread:
+                self._note_returned()
+                await self._wait()
+            change = self._unread.popleft()
         finally:
             self._is_read = False
+        if isinstance(change, Change):
+            return change
+        self._unread_bytes -= change.size_bytes
+        return change.decoded()
 
     def __aiter__(self) -> Self:
         return self
@@ -111,96 +125,99 @@ class Watch:
     async def aclose(self) -> None:
         """Ends the watch on client and servers. Idempotent."""
         self._is_closed = True
-        self._changes.clear()
-        self._drop_call()
+        self._unread.clear()
+        self._leave()
+        self._woken.set()
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"at batch {self._returned}"
-        return f"<{type(self).__name__} of {self._batcher.describe()}, {state}>"
+        return f"<{type(self).__name__} of {self.batcher.describe()}, {state}>"
 
-    async def _receive(self) -> None:
-        """Receives one message; connects again while that may help."""
-        loop = asyncio.get_running_loop()
-        patience_s = self._reconnect_timeout_s if self._is_open else self._batcher.options.timeout_s
-        attempts: Attempts | None = None
-        while True:
-            deadline_s = loop.time() + patience_s
-            try:
-                if self._call is None:
-                    request = await self._request(deadline_s)
-                    self._call = self._dispatcher.pool.watch(request)
-                silence_s = _SILENCE_S if self._is_open else min(_SILENCE_S, patience_s)
-                self._take(await self._call.next(silence_s))
-                return
-            except asyncio.CancelledError:
-                # The message may be lost with the read: the next call sends it again.
-                self._drop_call()
-                raise
-            except QueryableStateError as refusal:
-                self._drop_call()
-                attempts = attempts or Attempts(CALLS, deadline_s, loop.time)
-                delay_s = attempts.delay_s(refusal)
-                if delay_s is None:
-                    raise attempts.final(refusal) from refusal.__cause__
-            await asyncio.sleep(delay_s)
+    def begin(self, stream: WatchStream) -> None:
+        """Reads a stream from now on, behind what has arrived."""
+        self._start = self.position
+        self._leave()
+        self._stream = stream
 
-    async def _request(self, deadline_s: float) -> watch_pb2.WatchKvStateRequest:
-        batcher, handle = self._batcher, self._batcher.handle
-        locator = self._dispatcher.locator
-        if self._is_open:
-            # The types may have grown since the last call.
-            locator.place(handle, await locator.locate(handle))
-        await locator.located(handle, deadline_s)
-        batcher.check()
-        assert handle.located is not None
-        assert handle.codecs is not None
-        refuse_watch(handle.located.registration)
-        assert isinstance(handle.codecs.key_groups, KeyGroups)
-        request = watch_pb2.WatchKvStateRequest(
-            job=handle.job,
-            state_name=handle.state_name,
-            after_batch=self._received,
-            after_change=self._after_change,
-        )
-        try:
-            self._keys.apply_to(request, handle.codecs.key_groups)
-        except QueryableStateError as error:
-            raise batcher.key_error(error) from None
-        return request
-
-    def _take(self, message: watch_pb2.WatchKvStateResponse) -> None:
-        self._is_open = True
-        if message.HasField("gap"):
-            first = max(message.gap.first_batch, self._gap_until + 1)
-            if first <= message.gap.last_batch:
-                self._gap_until = message.gap.last_batch
-                self._changes.append(Change.gap(first, message.gap.last_batch))
+    def joined(self, stream: WatchStream) -> None:
+        """A stream that has this watch is open."""
+        if stream is self._stream:
             return
-        if message.changes:
-            handle = self._batcher.handle
-            assert handle.codecs is not None
-            assert handle.located is not None
-            codecs = self._batcher.answer_codecs(handle.codecs)
-            kind = handle.located.registration.kind
-            self._changes.extend(
-                Change.from_proto(each, message, kind, codecs) for each in message.changes
+        if self._stream is None:
+            # Closed, or too slow for shared streams.
+            stream.leave(self)
+        else:
+            self.begin(stream)
+
+    def lacks(self, received: ReceivedChange) -> bool:
+        """Whether a change of its stream is not one that had arrived by another stream before."""
+        return self._start is None or received.position > self._start
+
+    def take(self, stream: WatchStream, received: ReceivedChange) -> None:
+        """A change has arrived."""
+        self._unread.append(received)
+        self._unread_bytes += received.size_bytes
+        self._woken.set()
+        is_slow = len(self._unread) > _MOST_UNREAD or self._unread_bytes > _MOST_UNREAD_BYTES
+        if is_slow and stream.is_shared:
+            self._start = received.position
+            self._leave()
+
+    def take_gap(self, first_batch: int, last_batch: int) -> None:
+        """The servers do not have the changes of these batches any more."""
+        first = max(first_batch, self._gap_until + 1)
+        if self._start is not None:
+            first = max(first, self._start.batch + 1)
+        if first <= last_batch:
+            self._gap_until = last_batch
+            self._unread.append(Change.gap(first, last_batch))
+            self._woken.set()
+
+    def failed(self, stream: WatchStream, failure: BaseException) -> None:
+        """Its stream has ended; the next read raises why, and one behind that tries again."""
+        if stream is self._stream:
+            self._start, self._stream = self.position, None
+            self._failure = failure
+            self._woken.set()
+
+    async def _wait(self) -> None:
+        """Waits for the next event of the watch; raises its end."""
+        if self._is_closed:
+            raise StopAsyncIteration
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        if self._stream is None:
+            await self._connect()
+            return
+        self._woken.clear()
+        self._stream.read_on()
+        await self._woken.wait()
+
+    async def _connect(self) -> None:
+        timeout_s = self.batcher.options.timeout_s
+        try:
+            await self._streams.open(
+                self, timeout_s=self.reconnect_timeout_s if self._is_open else timeout_s
             )
-            self._received = message.batch - 1
-            self._after_change = _position(message.changes[-1])
-        if message.complete:
-            self._received, self._after_change = message.batch, b""
+        except asyncio.CancelledError:
+            self._leave()
+            raise
+        except Exception:
+            # Raised here, and not once more by the next read.
+            self._failure = None
+            raise
+        self._is_open = True
         if self._returned is None:
-            self._returned = message.batch if message.complete else message.batch - 1
+            self._note_returned()
 
-    def _drop_call(self) -> None:
-        call, self._call = self._call, None
-        if call is not None:
-            call.cancel()
+    def _note_returned(self) -> None:
+        position = self.position
+        if position is not None:
+            self._returned = position.batch
 
-
-def _position(change: watch_pb2.KvChange) -> bytes:
-    """The store key of a change."""
-    if not change.HasField("window"):
-        return change.key + VOID_NAMESPACE + change.element
-    namespace = window_namespace(change.window.start_ms, change.window.end_ms)
-    return change.key + namespace + change.element
+    def _leave(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.leave(self)
+            self._streams.join(self.batcher)

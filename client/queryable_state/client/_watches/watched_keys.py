@@ -12,7 +12,6 @@ from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.key_prefix import key_prefix
 
 if TYPE_CHECKING:
-    from queryable_state.v1 import watch_pb2
     from queryable_state.wire.keys.key_groups import KeyGroups
 
 
@@ -47,9 +46,10 @@ class WatchedKeys:
             )
         return cls(listed, prefix, after_batch)
 
-    def apply_to(self, request: watch_pb2.WatchKvStateRequest, groups: KeyGroups) -> None:
-        """Writes the keys to a request; raises `KeyTypeError` if one is not a key."""
-        if self.keys is not None:
-            request.keys.extend(map(groups.wire_key, self.keys))
-        if self.prefix is not ALL:
-            request.prefix_key = key_prefix(self.prefix, groups.key_type)
+    def wire_keys(self, groups: KeyGroups) -> tuple[bytes, ...]:
+        """The wire keys; empty: every key. Raises `KeyTypeError` if one is not a key."""
+        return tuple(map(groups.wire_key, self.keys or ()))
+
+    def wire_prefix(self, groups: KeyGroups) -> bytes:
+        """The encoded prefix; raises `KeyTypeError` if it is not the beginning of a key."""
+        return key_prefix(self.prefix, groups.key_type)
