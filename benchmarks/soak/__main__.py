@@ -2,7 +2,7 @@
 
 A Structured Streaming job at full load with TLS and tokens; clients with one connection each; scans
 of all keys one after the other; pages and watches; and look-ups in an open loop at a share of the
-measured capacity.
+capacity that is measured beside all of these.
 Every answer must be a sum of whole batches of its key, every scan complete and of one batch. The
 exit code is 1 if a call failed, or if a process of ours has grown since the first half minute.
 """
@@ -81,7 +81,7 @@ def lines(soaked: Soaked, options: argparse.Namespace) -> list[str]:
     """The figures as text."""
     loop = soaked.look_ups
     return [
-        f"capacity: {thousands(soaked.capacity)} look-ups/s beside the job",
+        f"capacity: {thousands(soaked.capacity)} look-ups/s beside everything else",
         f"{options.seconds:g} s at {thousands(loop.rate)}/s: {loop.answers:,} answers",
         f"latency: p50 {loop.p50_us:.0f} us, p99 {loop.p99_us:.0f} us",
         f"{options.connections:,} connections: {soaked.connected['answers']:,} look-ups",

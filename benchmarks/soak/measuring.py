@@ -1,4 +1,4 @@
-"""The soak itself: capacity first, then all kinds of load at once."""
+"""The soak itself: all kinds of load at once, with look-ups at a part of the capacity beside them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Soaked:
     """The figures of one soak."""
 
     capacity: float
-    """Look-ups a second with 64 in flight, beside the job alone."""
+    """Look-ups a second with 64 in flight, beside everything else."""
     look_ups: OpenLoopSample
     connected: dict[str, Any]
     """Answers and errors of the many clients."""
@@ -129,30 +129,27 @@ async def soak(
     order = history.order()
     await asyncio.to_thread(job.wait_warm)
     async with client:
-        at_full = await closed_loop(
-            client.get,
-            checked.is_right,
-            order,
-            in_flight=_IN_FLIGHT,
-            warm_up_s=_SETTLE_S,
-            seconds=_CAPACITY_S,
-        )
         with LineProcess("the clients", _clients(where, dataset, caller, options)) as clients:
             await asyncio.to_thread(clients.command, "open")
-            async with (
-                _running(memory.watch()),
-                people.looking(),
-                _running(checked.scan()) as scans,
-            ):
-                loop = await open_loop(
+            async with people.looking(), _running(checked.scan()) as scans:
+                at_full = await closed_loop(
                     client.get,
                     checked.is_right,
                     order,
-                    rate=at_full.per_second * options.share,
+                    in_flight=_IN_FLIGHT,
                     warm_up_s=_SETTLE_S,
-                    seconds=options.seconds,
-                    give_up_s=_GIVE_UP_S,
+                    seconds=_CAPACITY_S,
                 )
+                async with _running(memory.watch()):
+                    loop = await open_loop(
+                        client.get,
+                        checked.is_right,
+                        order,
+                        rate=at_full.per_second * options.share,
+                        warm_up_s=_SETTLE_S,
+                        seconds=options.seconds,
+                        give_up_s=_GIVE_UP_S,
+                    )
                 if scans.done():
                     await scans
             connected = await asyncio.to_thread(clients.command, "finish")
