@@ -1,4 +1,4 @@
-"""The soak itself: all kinds of load at once, with look-ups at a part of the capacity beside them."""
+"""The soak itself: everything at once, and look-ups at a share of the capacity beside it."""
 
 from __future__ import annotations
 

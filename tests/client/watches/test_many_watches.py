@@ -166,6 +166,16 @@ async def test_streams_keep_no_forgotten_watch(
     assert [each.new for each in await next_changes(kept, 1)] == [4]
 
 
+async def test_two_tasks_open_a_watch_once(
+    many_job: InProcessJob, many_client: QueryableStateClient
+) -> None:
+    watch = many_client.watch("kept", "values", keys=["key_1"])
+    waiting = asyncio.ensure_future(anext(watch))
+    await asyncio.gather(watch.open(), watch.open())
+    await many_job.run(1, {"values": {"key_1": 1}})
+    assert (await waiting).new == 1
+
+
 async def test_every_watch_raises_that_its_client_was_closed(
     cluster: InProcessCluster, many_job: InProcessJob
 ) -> None:

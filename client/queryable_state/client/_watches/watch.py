@@ -62,6 +62,7 @@ class Watch:
         self._gap_until = -1
         self._failure: BaseException | None = None
         self._woken = asyncio.Event()
+        self._connecting = asyncio.Lock()
         self._is_open = self._is_closed = self._is_read = False
 
     @property
@@ -195,21 +196,25 @@ class Watch:
         await self._woken.wait()
 
     async def _connect(self) -> None:
-        timeout_s = self.batcher.options.timeout_s
-        try:
-            await self._streams.open(
-                self, timeout_s=self.reconnect_timeout_s if self._is_open else timeout_s
-            )
-        except asyncio.CancelledError:
-            self._leave()
-            raise
-        except Exception:
-            # Raised here, and not once more by the next read.
-            self._failure = None
-            raise
-        self._is_open = True
-        if self._returned is None:
-            self._note_returned()
+        """Opens a stream, unless another task has done so in the meantime."""
+        async with self._connecting:
+            if self._stream is not None:
+                return
+            patience_s = self.reconnect_timeout_s
+            if not self._is_open:
+                patience_s = self.batcher.options.timeout_s
+            try:
+                await self._streams.open(self, timeout_s=patience_s)
+            except asyncio.CancelledError:
+                self._leave()
+                raise
+            except Exception:
+                # Raised here, and not once more by the next read.
+                self._failure = None
+                raise
+            self._is_open = True
+            if self._returned is None:
+                self._note_returned()
 
     def _note_returned(self) -> None:
         position = self.position

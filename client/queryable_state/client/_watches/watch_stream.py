@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
 from queryable_state.client._errors import ClientClosedError
@@ -23,11 +24,67 @@ if TYPE_CHECKING:
     from queryable_state.client._batching.key_batcher import KeyBatcher
     from queryable_state.client._connection.stream_call import StreamCall
     from queryable_state.client._routing.dispatcher import Dispatcher
-    from queryable_state.client._watches.watch import Watch
+    from queryable_state.client._watches.watched_keys import WatchedKeys
     from queryable_state.wire.state_codecs import StateCodecs
 
 # A server sends a message at least every 5 s; a proxy may look for new owners for 30 s.
 _SILENCE_S = 40.0
+
+# A stream that waits for a watch that is forgotten ends within this time.
+_FORGOTTEN_S = 5.0
+
+
+class WatchReader(Protocol):
+    """A watch, as its streams see it."""
+
+    @property
+    def batcher(self) -> KeyBatcher:
+        """Of the watched state."""
+        ...
+
+    @property
+    def keys(self) -> WatchedKeys:
+        """What it watches."""
+        ...
+
+    @property
+    def reconnect_timeout_s(self) -> float:
+        """For how long a lost call is opened again."""
+        ...
+
+    @property
+    def position(self) -> Position | None:
+        """Every change up to here has arrived; None: it is not open yet."""
+        ...
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether changes have arrived that the caller has not read."""
+        ...
+
+    def begin(self, stream: WatchStream) -> None:
+        """Reads a stream from now on, behind what has arrived."""
+        ...
+
+    def joined(self, stream: WatchStream) -> None:
+        """A stream that has this watch is open."""
+        ...
+
+    def lacks(self, received: ReceivedChange) -> bool:
+        """Whether a change of its stream is not one that had arrived by another stream before."""
+        ...
+
+    def take(self, stream: WatchStream, received: ReceivedChange) -> None:
+        """A change has arrived."""
+        ...
+
+    def take_gap(self, first_batch: int, last_batch: int) -> None:
+        """The servers do not have the changes of these batches any more."""
+        ...
+
+    def failed(self, stream: WatchStream, failure: BaseException) -> None:
+        """Its stream has ended."""
+        ...
 
 
 class WatchStream:
@@ -41,7 +98,7 @@ class WatchStream:
         self,
         dispatcher: Dispatcher,
         batcher: KeyBatcher,
-        watches: Iterable[Watch],
+        watches: Iterable[WatchReader],
         *,
         open_timeout_s: float,
         ended: Callable[[WatchStream], None],
@@ -57,13 +114,13 @@ class WatchStream:
         self.opened.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
         self._dispatcher = dispatcher
         self._ended = ended
-        self._keys_of: WeakKeyDictionary[Watch, tuple[bytes, ...]] = WeakKeyDictionary(
+        self._keys_of: WeakKeyDictionary[WatchReader, tuple[bytes, ...]] = WeakKeyDictionary(
             dict.fromkeys(watches, ())
         )
         """The watches, with their wire keys."""
         self._asked_watches = len(self._keys_of)
         """Number of watches in the request of the last call."""
-        self._readers: dict[bytes, WeakSet[Watch]] = {}
+        self._readers: dict[bytes, WeakSet[WatchReader]] = {}
         starts = [watch.position for watch in self._keys_of]
         known = [start for start in starts if start is not None]
         self.position = min(known) if len(known) == len(starts) else None
@@ -77,7 +134,7 @@ class WatchStream:
         self._task.add_done_callback(self._end)
 
     @property
-    def watches(self) -> tuple[Watch, ...]:
+    def watches(self) -> tuple[WatchReader, ...]:
         """The watches that read this stream."""
         return tuple(self._keys_of)
 
@@ -100,7 +157,7 @@ class WatchStream:
         """Called once a watch has read all its changes."""
         self._is_read.set()
 
-    def leave(self, watch: Watch) -> None:
+    def leave(self, watch: WatchReader) -> None:
         """A watch does not read it any more; the last one closes it. Idempotent."""
         for key in self._keys_of.pop(watch, ()):
             self._readers[key].discard(watch)
@@ -108,12 +165,14 @@ class WatchStream:
             self._task.cancel()
 
     async def _run(self) -> None:
-        # A watch that nobody refers to any more is not among them, either.
         while self._keys_of:
             self._deliver(await self._next())
             while not self.is_shared and any(watch.has_unread for watch in self.watches):
                 self._is_read.clear()
-                await self._is_read.wait()
+                # A watch that nobody refers to any more is not among them, and tells nobody.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_FORGOTTEN_S):
+                        await self._is_read.wait()
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._drop_call()

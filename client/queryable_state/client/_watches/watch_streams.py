@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from queryable_state.client._watches.watch_stream import WatchStream
+from queryable_state.client._watches.watch_stream import WatchReader, WatchStream
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from queryable_state.client._batching.key_batcher import KeyBatcher
     from queryable_state.client._routing.dispatcher import Dispatcher
-    from queryable_state.client._watches.watch import Watch
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ class WatchStreams:
         """Open streams of single keys."""
         self._joining: set[KeyBatcher] = set()
 
-    async def open(self, watch: Watch, *, timeout_s: float) -> None:
+    async def open(self, watch: WatchReader, *, timeout_s: float) -> None:
         """Opens a stream for a watch that has none; raises what refuses it."""
         stream = self._start(watch.batcher, [watch], timeout_s)
         watch.begin(stream)
@@ -90,7 +89,7 @@ class WatchStreams:
         return found
 
     def _start(
-        self, batcher: KeyBatcher, watches: Iterable[Watch], timeout_s: float
+        self, batcher: KeyBatcher, watches: Iterable[WatchReader], timeout_s: float
     ) -> WatchStream:
         return WatchStream(
             self._dispatcher, batcher, watches, open_timeout_s=timeout_s, ended=self._ended
