@@ -39,6 +39,7 @@ NAMES = [
     "processor-pandas-ttl",
     "processor-rows-event-timers",
     "sessions-hdfs",
+    "spark-4.0-join-inner-v1",
     "value-types",
 ]
 

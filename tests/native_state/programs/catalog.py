@@ -9,6 +9,7 @@ from tests.native_state.programs.fixture import (
     VERSION,
     Fixture,
 )
+from tests.native_state.programs.output_fixtures import output_fixtures
 from tests.native_state.programs.queries import (
     aggregations,
     duplicates,
@@ -76,7 +77,11 @@ def _joins() -> list[Fixture]:
     return [
         *fixtures,
         sides(name="join-left-outer-hdfs", plan=joins.left_outer, settings=HDFS),
-        sides(name="join-inner-v1", plan=joins.inner, settings=first_format, until=(3, 5)),
+        sides(
+            name="join-inner-v1",
+            plan=joins.inner,
+            settings=first_format,
+        ),
     ]
 
 
@@ -150,6 +155,7 @@ _FAMILIES = (
     _several,
     _processors,
     stored_files,
+    output_fixtures,
 )
 FIXTURES = tuple(
     fixture

@@ -38,6 +38,8 @@ class Fixture:
     settings: Mapping[str, str] = field(default_factory=lambda: ROCKSDB_CHANGELOGS)
     output_mode: str = "update"
     once: bool = False
+    keeps_output: bool = False
+    """The rows that the query emits are kept as well, as answers that need no state reader."""
     since: tuple[int, int] = (3, 5)
     """The first Spark version that writes it."""
     until: tuple[int, int] = (99, 0)

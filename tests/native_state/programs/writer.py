@@ -54,6 +54,7 @@ def write(spark: SparkSession, folder: Path, fixture: Fixture) -> None:
         plan=fixture.plan,
         output_mode=fixture.output_mode,
         once=fixture.once,
+        keeps_output=fixture.keeps_output,
     )
     with settings(spark, fixture.settings):
         try:
@@ -108,7 +109,7 @@ def main() -> None:
         try:
             if not chosen.answer:
                 write(spark, folder, written[name])
-            if not chosen.write:
+            if not chosen.write and not (folder / "output").exists():
                 answer(spark, folder)
             if chosen.pack:
                 pack(folder, name)

@@ -17,6 +17,7 @@ from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from tests.native_state.programs.answers import lines
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 HDFS_BACKED = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -32,7 +33,8 @@ class WrittenQuery:
 
     `inputs` maps each input's name to its schema in DDL. `start` and `stop` may alternate: a
     restart is part of most checkpoints. With `once` each `feed` is a run of one batch: a query that
-    works in processing time would run batches without end.
+    works in processing time would run batches without end. With `keeps_output` the rows that
+    batch N emits become `output/N.jsonl`.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class WrittenQuery:
         plan: Plan,
         output_mode: str = "update",
         once: bool = False,
+        keeps_output: bool = False,
     ) -> None:
         self.checkpoint = folder / "checkpoint"
         self.spark = spark
@@ -52,12 +55,15 @@ class WrittenQuery:
         self._output_mode = output_mode
         self._once = once
         self._input_folder = folder / "input"
+        self._output = folder / "output" if keeps_output else None
         self._files = 0
         self._failing = False
         self._failing_partition: int | None = None
         self._query: StreamingQuery | None = None
         for name in inputs:
             (self._input_folder / name).mkdir(parents=True, exist_ok=True)
+        if self._output is not None:
+            self._output.mkdir()
 
     def feed(
         self, rows: Sequence[Mapping[str, Any]] = (), **inputs: Sequence[Mapping[str, Any]]
@@ -151,6 +157,10 @@ class WrittenQuery:
         )
 
     def _write(self, frame: DataFrame, batch: int) -> None:
+        if self._output is not None:
+            text = "".join(f"{line}\n" for line in lines(frame))
+            (self._output / f"{batch}.jsonl").write_text(text)
+            return
         failing = self._failing_partition
         if self._failing and failing is not None:
             frame.foreachPartition(lambda rows: _fail_in(failing, rows))
