@@ -81,6 +81,7 @@ def _joins() -> list[Fixture]:
             name="join-inner-v1",
             plan=joins.inner,
             settings=first_format,
+            until=(4, 0),
         ),
     ]
 

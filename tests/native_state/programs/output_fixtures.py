@@ -5,7 +5,7 @@ Each query emits its whole state, or rows that tell what the state is.
 
 from functools import partial
 
-from tests.native_state.programs.fixture import HDFS, ROCKSDB_CHANGELOGS, Fixture
+from tests.native_state.programs.fixture import HDFS, Fixture
 from tests.native_state.programs.queries import aggregations, duplicates, joins, sessions
 
 _FIRST_JOIN_FORMAT = {"spark.sql.streaming.join.stateFormatVersion": "1"}
@@ -28,7 +28,7 @@ def output_fixtures() -> list[Fixture]:
         feed=sessions.feed_clicks,
     )
     events = partial(each, inputs={"events": duplicates.EVENTS}, feed=duplicates.feed_events)
-    sides = partial(each, inputs=joins.SIDES, plan=joins.inner, feed=joins.feed_sides)
+    sides = partial(each, inputs=joins.SIDES, plan=joins.inner, feed=joins.feed_sides, until=(4, 0))
     return [
         windows(name="emitted-windows"),
         windows(name="emitted-windows-hdfs", settings=HDFS),
@@ -36,7 +36,5 @@ def output_fixtures() -> list[Fixture]:
         clicks(name="emitted-sessions-hdfs", settings=HDFS),
         events(name="emitted-dedup", plan=duplicates.by_id),
         events(name="emitted-limit", plan=duplicates.first_rows),
-        sides(name="emitted-join-v2", settings=HDFS),
         sides(name="emitted-join-v1", settings=HDFS | _FIRST_JOIN_FORMAT),
-        sides(name="emitted-join-v1-rocksdb", settings=ROCKSDB_CHANGELOGS | _FIRST_JOIN_FORMAT),
     ]
