@@ -24,6 +24,7 @@ def state(name: str, kind: str, key_type: str, value_type: str, **more: Any) -> 
         "value_type": value_type,
         "windowed": False,
         "ttl_ms": 0,
+        "ttl_per_value": False,
         "max_parallelism": 128,
         **more,
     }

@@ -28,10 +28,11 @@ class ShownState:
 
     def __init__(self, state: StateInfo) -> None:
         self.state = state
+        self._expires = state.ttl_ms > 0 or state.ttl_per_value
         self.key_head = _head("key", state.key_type)
         name = "timers" if state.kind == "TIMER" else "value"
         self._value_head = _head(name, whole_type(state))
-        self.value_head = [*self._value_head, *(["ttl"] if state.ttl_ms else [])]
+        self.value_head = [*self._value_head, *(["ttl"] if self._expires else [])]
 
     def names(self) -> dict[str, Any]:
         """The job and the state as JSON fields."""
@@ -80,7 +81,7 @@ class ShownState:
     def value_cells(self, found: KvState) -> list[str]:
         """The whole value of a key, and its remaining life, as cells for `value_head`."""
         cells = self._value_cells(found)
-        return [*cells, life_text(found.remaining_ms)] if self.state.ttl_ms else cells
+        return [*cells, life_text(found.remaining_ms)] if self._expires else cells
 
     def _value_cells(self, found: KvState) -> list[str]:
         if isinstance(found, PendingTimers):

@@ -140,6 +140,7 @@ class ReadInfo(_message.Message):
     CHECKPOINT_FIELD_NUMBER: _builtins.int
     TTL_MS_FIELD_NUMBER: _builtins.int
     READ_TIME_MS_FIELD_NUMBER: _builtins.int
+    TTL_PER_VALUE_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Batch id of the values; -1: before the first batch."""
     commit_time_ms: _builtins.int
@@ -158,7 +159,11 @@ class ReadInfo(_message.Message):
     expires at timestamp + `ttl_ms`.
     """
     read_time_ms: _builtins.int
-    """With `ttl_ms`: the server's clock, milliseconds since the epoch, by which values were expired."""
+    """With a TTL: the server's clock, milliseconds since the epoch. By it values were expired with
+    `ttl_ms`; with `ttl_per_value` the timestamp of the batch decided.
+    """
+    ttl_per_value: _builtins.bool
+    """As `TimeToLive.per_value`: a value expires at the timestamp in its header, and `ttl_ms` is 0."""
     def __init__(
         self,
         *,
@@ -171,10 +176,11 @@ class ReadInfo(_message.Message):
         checkpoint: _builtins.str = ...,
         ttl_ms: _builtins.int = ...,
         read_time_ms: _builtins.int = ...,
+        ttl_per_value: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "commit_time_ms", b"commit_time_ms", "complete_since_batch", b"complete_since_batch", "read_time_ms", b"read_time_ms", "role", b"role", "server_id", b"server_id", "ttl_ms", b"ttl_ms", "version", b"version", "watermark_ms", b"watermark_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "commit_time_ms", b"commit_time_ms", "complete_since_batch", b"complete_since_batch", "read_time_ms", b"read_time_ms", "role", b"role", "server_id", b"server_id", "ttl_ms", b"ttl_ms", "ttl_per_value", b"ttl_per_value", "version", b"version", "watermark_ms", b"watermark_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

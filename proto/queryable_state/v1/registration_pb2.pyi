@@ -169,6 +169,7 @@ class TimeToLive(_message.Message):
     VISITS_PER_COMMIT_FIELD_NUMBER: _builtins.int
     VISITS_PER_CHANGE_FIELD_NUMBER: _builtins.int
     VISITS_PER_ROW_FIELD_NUMBER: _builtins.int
+    PER_VALUE_FIELD_NUMBER: _builtins.int
     ttl_ms: _builtins.int
     """Milliseconds from the last update of a value to its expiry; 0: values do not expire."""
     update: Global___TimeToLive.Update.ValueType
@@ -182,6 +183,10 @@ class TimeToLive(_message.Message):
     """
     visits_per_change: _builtins.int
     visits_per_row: _builtins.int
+    per_value: _builtins.bool
+    """The timestamp of a value is the time of its expiry, and all other fields are 0. State of Spark's
+    own operators, whose files have no TTL.
+    """
     def __init__(
         self,
         *,
@@ -192,10 +197,11 @@ class TimeToLive(_message.Message):
         visits_per_commit: _builtins.int = ...,
         visits_per_change: _builtins.int = ...,
         visits_per_row: _builtins.int = ...,
+        per_value: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clean_snapshots", b"clean_snapshots", "return_expired", b"return_expired", "ttl_ms", b"ttl_ms", "update", b"update", "visits_per_change", b"visits_per_change", "visits_per_commit", b"visits_per_commit", "visits_per_row", b"visits_per_row"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clean_snapshots", b"clean_snapshots", "per_value", b"per_value", "return_expired", b"return_expired", "ttl_ms", b"ttl_ms", "update", b"update", "visits_per_change", b"visits_per_change", "visits_per_commit", b"visits_per_commit", "visits_per_row", b"visits_per_row"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

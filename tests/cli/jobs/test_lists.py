@@ -51,6 +51,7 @@ async def test_states_as_json(terminal: Terminal, job: InProcessJob) -> None:
         "windowed": False,
         "map_key_type": "string",
         "ttl_ms": None,
+        "ttl_per_value": False,
     }
     assert by_name["last"]["map_key_type"] is None
 

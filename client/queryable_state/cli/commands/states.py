@@ -71,6 +71,7 @@ def _json(state: StateInfo, measure: StateMeasure | None) -> dict[str, Any]:
         "windowed": state.is_windowed,
         "map_key_type": None if state.map_key_type is None else state.map_key_type.simple_string(),
         "ttl_ms": state.ttl_ms or None,
+        "ttl_per_value": state.ttl_per_value,
     }
     if measure is not None:
         described |= {

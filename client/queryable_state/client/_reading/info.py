@@ -66,6 +66,10 @@ class ReadInfo:
     """Clock of the server by which values of a state with a TTL were expired, milliseconds since
     the epoch; 0: the state has no TTL."""
 
+    ttl_per_value: bool = False
+    """True if each value has the time of its expiry and `ttl_ms` is 0: state of Spark's own
+    operators. Values are then expired by the timestamp of the batch, not by `read_time_ms`."""
+
     @classmethod
     def from_proto(cls, info: query_pb2.ReadInfo) -> Self:
         """Converts the wire message."""
@@ -79,4 +83,5 @@ class ReadInfo:
             checkpoint=info.checkpoint,
             ttl_ms=info.ttl_ms,
             read_time_ms=info.read_time_ms,
+            ttl_per_value=info.ttl_per_value,
         )

@@ -85,7 +85,11 @@ class StateInfo:
     windows."""
 
     ttl_ms: int
-    """Milliseconds from the last update of a value to its expiry; 0: values do not expire."""
+    """Milliseconds from the last update of a value to its expiry; 0: values do not expire, or each
+    has a TTL of its own."""
+
+    ttl_per_value: bool
+    """True if each value has the time of its expiry: state of Spark's own operators."""
 
     registration: registration_pb2.StateRegistration = field(repr=False, compare=False)
     """The complete registration."""
@@ -106,6 +110,7 @@ class StateInfo:
             ),
             is_windowed=is_windowed(state),
             ttl_ms=state.ttl.ttl_ms,
+            ttl_per_value=state.ttl.per_value,
             registration=state,
         )
 

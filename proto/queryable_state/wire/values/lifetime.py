@@ -1,6 +1,7 @@
 """Time to live of the values of one state, and the remaining life of stored values.
 
-A value has the time of its last update in its header. It is **expired** from `ttl_ms` after that
+A value has the time of its last update in its header, or with a TTL per value (state of Spark's own
+operators) that of its expiry. It is **expired** from `ttl_ms` after that
 time on. It is **gone** from then on, too, unless the state returns expired values: these are
 readable for one more `ttl_ms`. Every reader treats a gone value as absent, so nobody can tell
 whether clean-up has removed it. A value without a timestamp does not expire: it was written before
@@ -69,7 +70,7 @@ def expires_at_ms(values: Iterable[bytes], info: query_pb2.ReadInfo) -> int | No
 
     None if one of the values does not expire, or if the state has no TTL.
     """
-    if not info.ttl_ms:
+    if not _has_ttl(info):
         return None
     updated_ms: list[int] = []
     for value in values:
@@ -77,7 +78,12 @@ def expires_at_ms(values: Iterable[bytes], info: query_pb2.ReadInfo) -> int | No
         if timestamp_ms is None:
             return None
         updated_ms.append(timestamp_ms)
+    # With a TTL per value these are the times of expiry, and `ttl_ms` is 0.
     return max(updated_ms) + info.ttl_ms if updated_ms else None
+
+
+def _has_ttl(info: query_pb2.ReadInfo) -> bool:
+    return bool(info.ttl_ms) or info.ttl_per_value
 
 
 def remaining_ms(values: Iterable[bytes], info: query_pb2.ReadInfo) -> int | None:
@@ -98,7 +104,7 @@ def answered_remaining_ms(
     read: query_pb2.ReadKind.ValueType, value: bytes, info: query_pb2.ReadInfo
 ) -> int | None:
     """`remaining_ms` of the answer for one key, by its kind of read."""
-    if not info.ttl_ms:
+    if not _has_ttl(info):
         return None
     match read:
         case query_pb2.PREFIX:

@@ -96,6 +96,7 @@ def registration_of(
         max_parallelism=definition.partitions,
         incarnation=1,
         partitioner=registration_pb2.SPARK_HASH,
+        ttl=registration_pb2.TimeToLive(per_value=True) if definition.has_ttl else None,
     )
 
 

@@ -175,10 +175,11 @@ def copy_of(info: query_pb2.ReadInfo) -> query_pb2.ReadInfo:
 
 def with_ttl(info: query_pb2.ReadInfo, route: StateRoute, now_ms: int) -> query_pb2.ReadInfo:
     """Returns the info of an answer by which clients compute the remaining life of its values."""
-    if route.lifetime is None:
+    if route.lifetime is None and not route.ttl_per_value:
         return info
     copied = copy_of(info)
-    copied.ttl_ms = route.lifetime.ttl_ms
+    copied.ttl_ms = 0 if route.lifetime is None else route.lifetime.ttl_ms
+    copied.ttl_per_value = route.ttl_per_value
     copied.read_time_ms = now_ms
     return copied
 

@@ -49,7 +49,11 @@ class StateRoute:
     """Counters of its reads, shared with copies of the route."""
 
     lifetime: Lifetime | None = None
-    """The TTL of the state; None: its values do not expire."""
+    """The TTL of the state; None: its values do not expire, or have a TTL of their own."""
+
+    ttl_per_value: bool = False
+    """True if the timestamp of a value is the time of its expiry; the stores leave out expired
+    ones."""
 
     is_windowed: bool = False
     """True if the state has records in windows."""
@@ -75,6 +79,7 @@ class StateRoute:
             first, end = subtask.first_key_group, subtask.last_key_group + 1
             self.slots[first:end] = [position] * (end - first)
         self.lifetime = Lifetime.of(self.registration)
+        self.ttl_per_value = self.registration.ttl.per_value
         self.is_windowed = is_windowed(self.registration)
         self.incomplete = any(subtask.complete_since_batch > 0 for subtask in self.subtasks)
 

@@ -31,6 +31,7 @@ _STATE = schemas.fields(
     map_key_type=schemas.TEXT,
     windowed=schemas.FLAG,
     ttl_ms=schemas.NUMBER,
+    ttl_per_value=schemas.FLAG,
     max_parallelism=schemas.NUMBER,
 )
 
@@ -76,6 +77,7 @@ def _described(state: registration_pb2.StateRegistration) -> dict[str, Any]:
         "key_type": TypeInfo.from_proto(state.key_type).simple_string(),
         "windowed": is_windowed(state),
         "ttl_ms": state.ttl.ttl_ms,
+        "ttl_per_value": state.ttl.per_value,
         "max_parallelism": state.max_parallelism,
     }
     if state.value_types:

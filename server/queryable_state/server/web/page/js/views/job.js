@@ -31,7 +31,7 @@ function States({ polled, job }) {
         <td data-label="kind">${words(state.kind)}</td>
         <td data-label="key" class="key"><code>${state.key_type}</code></td>
         <td data-label="value" class="key full"><code>${valueType(state)?.text ?? ""}</code></td>
-        <td data-label="kept for" class="number">${state.ttl_ms ? duration(state.ttl_ms) : html`<span class="quiet">ever</span>`}</td>
+        <td data-label="kept for" class="number">${state.ttl_per_value ? "a time per value" : state.ttl_ms ? duration(state.ttl_ms) : html`<span class="quiet">ever</span>`}</td>
         <td data-label="operator">${state.operator_name || state.operator_uid}</td>
       </tr>`)}</tbody></table></div>`;
   }}<//>`;

@@ -41,6 +41,7 @@ export function StateFacts({ registration, job, state }) {
     <div><dt>value</dt><dd><code>${valueType(registration)?.text ?? "–"}</code></dd></div>
     ${registration.windowed ? html`<div><dt>namespace</dt><dd>windows of time</dd></div>` : null}
     ${registration.ttl_ms ? html`<div><dt>values expire after</dt><dd>${duration(registration.ttl_ms)}</dd></div>` : null}
+    ${registration.ttl_per_value ? html`<div><dt>values expire</dt><dd>each at a time of its own</dd></div>` : null}
     <div><dt>operator</dt><dd>${registration.operator_name || registration.operator_uid}</dd></div>
     ${offers("jobs/{job}/states/{state}/size") ? html`<${Size} job=${job} state=${state} windowed=${registration.windowed} />` : null}
   </dl>`;
