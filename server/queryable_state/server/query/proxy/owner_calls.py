@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
 import grpc.aio
@@ -40,53 +41,20 @@ class OwnerCalls:
         self, owner: Owner, located: LocatedState, query: ScanQuery
     ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
         """The owner's part of a scan; `page_token` of its messages is the plain wire key."""
-        taken, channel = self._channels.take(owner.address)
-        try:
-            method = f"{_SERVICE}/ScanKvState"
-            call: Any = channel.unary_stream(
-                method,
-                request_serializer=query_pb2.ScanKvStateRequest.SerializeToString,
-                response_deserializer=query_pb2.ScanKvStateResponse.FromString,
-            )(
-                _scan_request(located.registration, query),
-                metadata=call_metadata(self._channels.credentials(owner), method),
-            )
-            try:
-                async for message in call:
-                    if message.page_token:
-                        message.page_token = PageToken.unseal(message.page_token).key
-                    yield message
-            except grpc.aio.AioRpcError as failure:
-                raise self._refusal(failure, owner) from failure
-            finally:
-                call.cancel()
-        finally:
-            await self._channels.give_back(taken)
+        request = _scan_request(located.registration, query)
+        messages = self._messages(owner, "ScanKvState", request, query_pb2.ScanKvStateResponse)
+        async with aclosing(messages):
+            async for message in messages:
+                if message.page_token:
+                    message.page_token = PageToken.unseal(message.page_token).key
+                yield message
 
-    async def watch(
+    def watch(
         self, owner: Owner, located: LocatedState, query: WatchQuery
     ) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
         """The owner's part of a watch."""
-        taken, channel = self._channels.take(owner.address)
-        try:
-            method = f"{_SERVICE}/WatchKvState"
-            call: Any = channel.unary_stream(
-                method,
-                request_serializer=watch_pb2.WatchKvStateRequest.SerializeToString,
-                response_deserializer=watch_pb2.WatchKvStateResponse.FromString,
-            )(
-                _watch_request(located.registration, query),
-                metadata=call_metadata(self._channels.credentials(owner), method),
-            )
-            try:
-                async for message in call:
-                    yield message
-            except grpc.aio.AioRpcError as failure:
-                raise self._refusal(failure, owner) from failure
-            finally:
-                call.cancel()
-        finally:
-            await self._channels.give_back(taken)
+        request = _watch_request(located.registration, query)
+        return self._messages(owner, "WatchKvState", request, watch_pb2.WatchKvStateResponse)
 
     async def measure(
         self, owner: Owner, located: LocatedState, timeout_s: float
@@ -122,6 +90,27 @@ class OwnerCalls:
                 owner, "ListHotKeys", request, hot_keys_pb2.ListHotKeysResponse, timeout_s
             ),
         )
+
+    async def _messages(
+        self, owner: Owner, method: str, request: Any, response: Any
+    ) -> AsyncGenerator[Any, None]:
+        taken, channel = self._channels.take(owner.address)
+        try:
+            name = f"{_SERVICE}/{method}"
+            call: Any = channel.unary_stream(
+                name,
+                request_serializer=type(request).SerializeToString,
+                response_deserializer=response.FromString,
+            )(request, metadata=call_metadata(self._channels.credentials(owner), name))
+            try:
+                async for message in call:
+                    yield message
+            except grpc.aio.AioRpcError as failure:
+                raise self._refusal(failure, owner) from failure
+            finally:
+                call.cancel()
+        finally:
+            await self._channels.give_back(taken)
 
     async def _unary(
         self, owner: Owner, method: str, request: Any, response: Any, timeout_s: float
