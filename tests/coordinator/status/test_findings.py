@@ -208,6 +208,15 @@ def test_a_run_that_finds_no_intact_checkpoint_names_its_files_and_what_to_do() 
     assert "backup" in finding.next_step
 
 
+def test_a_run_that_failed_because_its_checkpoints_did_is_not_told_to_need_a_backup() -> None:
+    error = failed(message="stopped, the last one: no space left", reason="CHECKPOINT_FAILED")
+    error.checkpoints.failures_in_a_row = 1
+    error.checkpoints.last_failure = "no space left"
+    [restarting, failing] = findings_of(situation(error, failing_since_ms=5))
+    assert (restarting.code, failing.code) == ("JOB_RESTARTING", "CHECKPOINT_FAILING")
+    assert "has room" in failing.next_step
+
+
 def test_a_refusal_that_failed_the_run_is_told_once() -> None:
     error = failed(message="no checkpoint is intact: /1.sst", reason="CHECKPOINT_FAILED")
     failing = situation(error, failing_since_ms=5, refusal="no checkpoint is intact: /1.sst")

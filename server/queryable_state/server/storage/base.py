@@ -96,6 +96,10 @@ class StateBase(ABC):
         """Numbers of the backend by name, for metrics; runs on the background thread."""
         return {}
 
+    def write_failure(self) -> str:
+        """The error after which the backend accepts no more writes; empty: it accepts them."""
+        return ""
+
     def sizes(self) -> list[StateRecords]:
         """The approximate size of each state, by id."""
         return [

@@ -37,7 +37,25 @@ NOTHING_COMMITTED = -1
 """Version of a store before the first batch."""
 
 
-class StateView(ABC):
+class _Closing(ABC):
+    """A context manager that closes itself."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class StateView(_Closing):
     """One version of a store, unchanged for as long as the view is open.
 
     No later commit, re-seal of the same version or compaction changes it.
@@ -93,19 +111,8 @@ class StateView(ABC):
     def close(self) -> None:
         """Releases the version. Idempotent."""
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class StateStore(ABC):
+class StateStore(_Closing):
     """The state of one operator subtask.
 
     Readable versions are `base_version` to `committed_version`, and
@@ -280,6 +287,9 @@ class StateStore(ABC):
     properties: Callable[[], Mapping[str, int]]
     """Numbers of the backend by name, for metrics. Runs on the thread that closes the store."""
 
+    write_failure: Callable[[], str]
+    """Error after which all compactions and flushes fail: replace the store. Empty: none."""
+
     @abstractmethod
     def close(self) -> None:
         """Waits for the running bulk call, closes all views and the backend. Idempotent."""
@@ -287,14 +297,3 @@ class StateStore(ABC):
     @abstractmethod
     def destroy(self) -> None:
         """Closes the store and removes its files."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -82,7 +82,8 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
             "the source; then start the job again from its checkpoint, which repeats the batch.",
         )
         return
-    if error.reason == _CHECKPOINT_FAILED:
+    refused = description.checkpoints.last_failure
+    if error.reason == _CHECKPOINT_FAILED and not (refused and refused in error.message):
         yield finding(
             "CHECKPOINT_DAMAGED",
             severity,
@@ -242,8 +243,9 @@ def _checkpoints(situation: Situation) -> Iterator[status_pb2.Finding]:
             status.last_failure_at_ms,
             f"The last {count_text(status.failures_in_a_row, 'checkpoint')} failed: "
             f"{status.last_failure}",
-            f"Check that {status.root or 'the checkpoint directory'} can be written and has room; "
-            "the job goes on meanwhile, and its changelogs grow.",
+            f"Check that {status.root or 'the checkpoint directory'}, and a disk that the failure "
+            "names, can be written and has room; the job goes on meanwhile, and its changelogs "
+            "grow.",
         )
     if not (status.durable and status.interval_ms and situation.is_running):
         return

@@ -54,6 +54,7 @@ class NativeStore(StateStore):
             state_id: _reader(layout, self._reads) for state_id, layout in layouts.items()
         }
         self.properties = lambda: self.raw.properties()
+        self.write_failure = lambda: self.raw.write_failure()
 
     @property
     def raw(self) -> StateStore:

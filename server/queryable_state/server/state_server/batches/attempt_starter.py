@@ -92,7 +92,7 @@ class AttemptStarter:
         if job is not None:
             self._check(job, request.batch_id, clocks)
         subtask = self._table.subtask(subtask_id)
-        if subtask is None:
+        if subtask is None or subtask.store.write_failure():
             subtask = await self._opener.opened(
                 subtask_id, Opening(request.batch_id, clocks.committed, clocks.storage, batch.files)
             )

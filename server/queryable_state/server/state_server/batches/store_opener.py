@@ -9,7 +9,7 @@ from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.state_server.restore.restorer import Restored
 from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
 from queryable_state.wire.calls.single_flight import SingleFlight
-from queryable_state.wire.errors import PlacementError
+from queryable_state.wire.errors import PlacementError, SupersededError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +45,9 @@ class StoreOpener:
     A restore may take longer than the call that started it: it continues without its caller,
     and the next call for the same subtask and batch joins it. An opening that is superseded,
     by a newer batch or by a coordinator that dropped this server, opens nothing.
+
+    A store that accepts no more writes is replaced: it answers until the new one is open. Without
+    a durable copy the new one is copied from it.
     """
 
     def __init__(
@@ -72,11 +75,34 @@ class StoreOpener:
         self._calls: SingleFlight[tuple[SubtaskId, int, int], OwnedSubtask] = SingleFlight()
 
     async def opened(self, subtask_id: SubtaskId, opening: Opening) -> OwnedSubtask:
-        """Returns the open subtask; concurrent calls share one opening."""
-        return await self._calls.run(
-            (subtask_id, opening.batch_id, self._generation),
-            lambda: self._open(subtask_id, opening),
-        )
+        """Returns the open subtask; concurrent calls share one opening.
+
+        If the subtask is open already, its store is replaced; if that fails, the subtask goes on
+        with the store it has.
+        """
+        former = self._table.subtask(subtask_id)
+        if former is not None and opening.files is None and former.store.staged_version is not None:
+            # A copy would lack what is staged: the next batch replaces the store.
+            return former
+        try:
+            return await self._calls.run(
+                (subtask_id, opening.batch_id, self._generation),
+                lambda: self._open(subtask_id, opening),
+            )
+        except (PlacementError, SupersededError):
+            raise
+        except Exception as problem:
+            if former is None:
+                raise
+            _log.error(
+                "%s: its store accepts no more writes (%s), and another one cannot be opened: %s. "
+                "Its state stays readable, but changes stay in memory and checkpoints fail; the "
+                "next batch tries again. Make room on the disk of this executor",
+                subtask_id,
+                former.store.write_failure(),
+                problem,
+            )
+            return former
 
     def is_opening(self, query_id: bytes) -> bool:
         """True while a subtask of a query is being opened."""
@@ -92,12 +118,22 @@ class StoreOpener:
 
     async def _open(self, subtask_id: SubtaskId, opening: Opening) -> OwnedSubtask:
         generation = self._generation
+        former = self._table.subtask(subtask_id)
+        if former is not None:
+            _log.warning(
+                "%s: its store accepts no more writes and is replaced: %s",
+                subtask_id,
+                former.store.write_failure(),
+            )
         # The store exists before the coordinator records it as open.
-        restored = await self._store(subtask_id, opening)
+        restored = await self._store(subtask_id, opening, former)
         try:
             self._check_current(subtask_id, opening, generation)
-            opened = await self._noted(subtask_id, opening, restored)
-            self._check_current(subtask_id, opening, generation)
+            if restored.copy_of is not None:
+                opened = self._as_before(restored.copy_of)
+            else:
+                opened = await self._noted(subtask_id, opening, restored)
+                self._check_current(subtask_id, opening, generation)
             subtask = OwnedSubtask(
                 subtask_id, restored.store, opened.placement_version, opened.complete_since_batch
             )
@@ -106,10 +142,12 @@ class StoreOpener:
         except BaseException:
             self._background.run(restored.store.destroy)
             raise
-        for former in retired:
-            _log.warning("dropping %s: its operator runs at another parallelism", former.id)
-            self._table.remove(former)
-            self._background.run(former.store.destroy)
+        for other in retired:
+            _log.warning("dropping %s: its operator runs at another parallelism", other.id)
+        replaced = self._table.subtask(subtask_id)
+        for other in retired if replaced is None else (*retired, replaced):
+            self._table.remove(other)
+            self._background.run(other.store.destroy)
         if restored.history is not None:
             subtask.history = restored.history
         if restored.staged_offsets:
@@ -153,7 +191,23 @@ class StoreOpener:
             if self._lease.placement_version <= max(known, opened.placement_version):
                 return opened
 
-    async def _store(self, subtask_id: SubtaskId, opening: Opening) -> Restored:
+    def _as_before(self, former: OwnedSubtask) -> coordinator_pb2.OpenSubtaskResponse:
+        """The answer of the coordinator to the opening of a store that has been copied."""
+        if self._table.subtask(former.id) is not former:
+            raise PlacementError(
+                f"{former.id} left server {self._server_id} while its store was copied: locate "
+                "its owner again",
+                placement_version=self._lease.placement_version,
+            )
+        return coordinator_pb2.OpenSubtaskResponse(
+            placement_version=former.placement_version,
+            complete_since_batch=former.complete_since_batch,
+        )
+
+    async def _store(
+        self, subtask_id: SubtaskId, opening: Opening, former: OwnedSubtask | None
+    ) -> Restored:
+        """Returns a store at the batch before; `former` is the subtask whose store it replaces."""
         if opening.files is not None:
             plan = await self._coordinator.plan_restore(
                 coordinator_pb2.PlanRestoreRequest(
@@ -167,6 +221,13 @@ class StoreOpener:
                 return await self._restorer.restore(
                     subtask_id, plan, opening.batch_id, opening.files
                 )
+        if former is not None:
+            version = opening.batch_id - 1
+            snapshot = await self._background.run(former.store.snapshot, version)
+            try:
+                return await self._restorer.copy(former, snapshot, opening.storage)
+            finally:
+                await self._background.run(snapshot.close)
         store = await self._background.run(
             self._stores.new, subtask_id, opening.batch_id - 1, opening.storage
         )

@@ -14,6 +14,7 @@ from queryable_state.server.metrics.restore_counts import RestoreCounts
 from queryable_state.server.state_server.restore.changelog_replay import ChangelogReplay
 from queryable_state.server.state_server.restore.running_restores import RunningRestores
 from queryable_state.server.state_server.restore.source_load import SourceLoad
+from queryable_state.server.state_server.restore.store_copy import copy_into
 from queryable_state.server.state_server.restore.stored_files import (
     BrokenFilesError,
     StoredFiles,
@@ -28,15 +29,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from queryable_state.internal.v1 import coordinator_pb2
-    from queryable_state.internal.v1.checkpoint_pb2 import RestorePlan, RestoreSource
+    from queryable_state.internal.v1.checkpoint_pb2 import JobStorage, RestorePlan, RestoreSource
     from queryable_state.server.state_server.base.job_files import FileSystems, JobFiles
     from queryable_state.server.state_server.base.local_copies import LocalCopies
     from queryable_state.server.state_server.base.thread_pool import ThreadPool
     from queryable_state.server.state_server.restore.operator_lists import OperatorLists
     from queryable_state.server.state_server.restore.running_restores import RestoreState
-    from queryable_state.server.state_server.stores.owned_subtask import SealMark, SubtaskId
+    from queryable_state.server.state_server.stores.owned_subtask import (
+        OwnedSubtask,
+        SealMark,
+        SubtaskId,
+    )
     from queryable_state.server.state_server.stores.store_factory import StoreFactory
     from queryable_state.server.state_server.watches.change_history import ChangeHistory
+    from queryable_state.server.storage.snapshot import StoreSnapshot
     from queryable_state.server.storage.store import StateStore
     from queryable_state.v1 import registration_pb2
 
@@ -51,8 +57,11 @@ class Restored:
     planned: bool = False
     """True if the store was loaded by a restore plan; False if it starts empty."""
 
+    copy_of: OwnedSubtask | None = None
+    """The subtask whose store on this server was copied; None: the store is not a copy."""
+
     states: Sequence[registration_pb2.StateRegistration] = field(default=())
-    """The stored states that the plan names; the store has each of them."""
+    """The stored states that the plan or the former store has; the store has each of them."""
 
     staged: SealMark | None = None
     """The seal of the staged version, if a single attempt at this subtask wrote it."""
@@ -61,7 +70,7 @@ class Restored:
     """Digest of the offsets of the staged version; empty: nothing is staged."""
 
     history: ChangeHistory | None = None
-    """The changes of the batches that were replayed; None: nothing was."""
+    """The changes of the newest batches; None: they are not known."""
 
     checkpoint_id: int = 0
     """The checkpoint the store starts from; 0: none."""
@@ -77,6 +86,8 @@ class Restored:
     duration_ms: int = 0
 
     def __str__(self) -> str:
+        if self.copy_of is not None:
+            return "copied from its former store"
         if not self.planned:
             return "starting empty"
         return (
@@ -125,6 +136,23 @@ class Restorer:
         self.counts.downloaded_bytes += restored.downloaded_bytes
         self.counts.reused_bytes += restored.reused_bytes
         return restored
+
+    async def copy(
+        self, subtask: OwnedSubtask, snapshot: StoreSnapshot, settings: JobStorage
+    ) -> Restored:
+        """Returns a new store with the records of a snapshot of the subtask's store."""
+        return Restored(
+            store=await self._threads.run(self._copied, subtask, snapshot, settings),
+            copy_of=subtask,
+            states=tuple(subtask.states.values()),
+            history=subtask.history,
+        )
+
+    def _copied(
+        self, subtask: OwnedSubtask, snapshot: StoreSnapshot, settings: JobStorage
+    ) -> StateStore:
+        store = self._stores.new(subtask.id, snapshot.version, settings)
+        return copy_into(store, snapshot, tuple(subtask.states.values()))
 
     async def _restored(
         self, subtask_id: SubtaskId, plan: RestorePlan, batch_id: int, files: JobFiles

@@ -48,6 +48,7 @@ class LayeredStore(StateStore):
     def __init__(self, base: StateBase, committed_version: int = NOTHING_COMMITTED) -> None:
         self._base = base
         self.properties = base.properties
+        self.write_failure = base.write_failure
         self._versions = Versions(base, committed_version)
         self._bulk_lock = RLock()
         self._flush_lock = Lock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from rocksdict import Checkpoint, Rdict, WriteBatch
@@ -30,10 +31,11 @@ from queryable_state.server.storage.rocksdb.time_index import (
 )
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 from queryable_state.server.storage.time_index import index_changes, index_id
+from queryable_state.wire.errors import InternalError
 from queryable_state.wire.keys.timer_keys import index_key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from rocksdict import ColumnFamily
@@ -54,6 +56,7 @@ PROPERTIES = (
 """Properties of RocksDB of `properties`; docs/metrics.md explains them."""
 
 _INDEXED_RECORDS = 1024
+_ERRORS = "background-errors"
 
 
 class RocksDBStateStore(LayeredStore):
@@ -112,6 +115,7 @@ class RocksDBBase(StateBase):
         self._write_options = write_options()
         self._states: dict[int, RocksDBRecords] = {}
         self._indexes: dict[int, RocksDBTimeIndex] = {}
+        self._write_failure = ""
         self._directory = StoreDirectory(path)
         try:
             if files is None:
@@ -191,8 +195,21 @@ class RocksDBBase(StateBase):
         writes = [(self._states[state_id], changes)]
         if state_id in self._indexes:
             writes.append((self._indexes[state_id], index_changes(changes)))
-        with translating(f"write state {state_id}"):
+        with self._writing(f"write state {state_id}"):
             self._write(writes)
+
+    @contextmanager
+    def _writing(self, action: str) -> Iterator[None]:
+        """Translates errors of the block and keeps them: RocksDB accepts no write after one.
+
+        It stays so when the disk can be written again; rocksdict has no way to resume.
+        """
+        try:
+            with translating(action):
+                yield
+        except InternalError as failure:
+            self._write_failure = failure.message
+            raise
 
     def _write(self, writes: Sequence[tuple[RocksDBRecords, Mapping[bytes, bytes | None]]]) -> None:
         """Writes to several families in one step."""
@@ -227,8 +244,11 @@ class RocksDBBase(StateBase):
             with translating(f"load the timers of state {state_id}"):
                 self._write([(index, dict.fromkeys(map(index_key_of, chunk), b""))])
 
+    def write_failure(self) -> str:
+        return self._write_failure
+
     def flush(self) -> None:
-        with translating("flush"):
+        with self._writing("flush"):
             for records in (*self._states.values(), *self._indexes.values()):
                 records.family.flush(True)
 
@@ -257,6 +277,8 @@ class RocksDBBase(StateBase):
         for records in (*self._states.values(), *self._indexes.values()):
             for name in PROPERTIES:
                 found[name] += records.family.property_int_value(f"rocksdb.{name}") or 0
+        # RocksDB counts them in the default family, whichever family failed.
+        found[_ERRORS] = self._database.property_int_value(f"rocksdb.{_ERRORS}") or 0
         return found
 
     def close(self) -> None:
@@ -265,13 +287,14 @@ class RocksDBBase(StateBase):
 
     def _close_database(self) -> None:
         # The database keeps its lock while any handle exists, and readers hold bound methods
-        # of families: closing a family invalidates them.
-        with translating("close"):
-            for records in (*self._states.values(), *self._indexes.values()):
-                records.family.close()
-            self._states.clear()
-            self._indexes.clear()
-            self._database.close()
+        # of families: closing a family invalidates them. Each close flushes first and ends with
+        # that error; nothing needs what is flushed.
+        records = (*self._states.values(), *self._indexes.values())
+        for handle in (*(each.family for each in records), self._database):
+            with suppress(Exception):
+                handle.close()
+        self._states.clear()
+        self._indexes.clear()
 
     def destroy(self) -> None:
         self._directory.remove()
