@@ -109,6 +109,7 @@ async def test_changes_are_exact_over_a_lost_server(
             assert [(each.old, each.new) for each in changes] == [(0, 1), (1, 2)][-len(changes) :]
 
 
+@pytest.mark.slow
 async def test_a_slow_watch_holds_up_no_other_one(tmp_path: Path) -> None:
     large = "x" * 20_000
     limits = Limits(watch_history_bytes=4_000_000)
