@@ -31,6 +31,7 @@ def spark_report(uri: str, storage: CheckpointStorage, *, verify: bool) -> dict[
     no state, or in a form that is not known.
     """
     from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
+    from queryable_state.server.native_state.files.query_name import query_name
     from queryable_state.server.native_state.server.batch_facts import BatchFacts
     from queryable_state.server.native_state.server.states_reader import StatesReader
 
@@ -41,9 +42,8 @@ def spark_report(uri: str, storage: CheckpointStorage, *, verify: bool) -> dict[
     if not batches:
         return report | {"operators": [], "problems": []}
     facts = BatchFacts.of(checkpoint, batches[-1])
-    name = uri.rstrip("/").rpartition("/")[2]
     with tempfile.TemporaryDirectory(prefix="queryable-state-") as folder:
-        states = StatesReader(checkpoint, query_id, name, lambda: Path(folder) / "store")
+        states = StatesReader(checkpoint, query_id, query_name(uri), lambda: Path(folder) / "store")
         found = states.read(facts)
         return report | {
             "commit_time_ms": facts.commit_time_ms,

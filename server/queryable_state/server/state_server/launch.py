@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from queryable_state.server.process.child_module import start_module
 from queryable_state.server.state_server.base.server_directory import (
     ServerAddresses,
     ServerDirectory,
@@ -17,12 +14,15 @@ from queryable_state.server.state_server.base.stated_ports import require_free_p
 from queryable_state.server.state_server.failed_start import ended_error, late_error, unusable_path
 
 if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
     from queryable_state.server.state_server.settings import StateServerSettings
 
 _POLL_S = 0.005
 
 # Servers that this process started, kept for reaping. They outlive this process.
-_started: list[subprocess.Popen[bytes]] = []
+_started: list[subprocess.Popen[str]] = []
 
 
 def ensure_server(
@@ -51,7 +51,7 @@ def _ensured(
         if addresses is not None:
             return addresses
     with held.spawning():
-        server: subprocess.Popen[bytes] | None = None
+        server: subprocess.Popen[str] | None = None
         while True:
             # Check the lock first: while it is held, the addresses are its holder's or missing.
             alive = held.is_held()
@@ -69,30 +69,17 @@ def _ensured(
             time.sleep(_POLL_S)
 
 
-def _spawn(held: ServerDirectory, settings: StateServerSettings) -> subprocess.Popen[bytes]:
-    """Starts a server in a session of its own; passes the secret on its standard input."""
-    # The server finds this package where this process did, also in archives that Spark ships: its
-    # entries of `sys.path` are relative to the executor's folder, and the server has another one.
-    search_path = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if path)
-    environment = {**os.environ, "PYTHONPATH": search_path}
-    with held.log.open("ab") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-P", "-m", "queryable_state.server.state_server"],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            cwd=held.path,
-            env=environment,
-            start_new_session=True,
+def _spawn(held: ServerDirectory, settings: StateServerSettings) -> subprocess.Popen[str]:
+    """Starts a server, which writes everything into its log."""
+    with held.log.open("a") as log:
+        server = start_module(
+            "queryable_state.server.state_server",
+            log=log,
+            given=settings.to_json(),
+            piped=False,
+            folder=held.path,
         )
     _started.append(server)
-    assert server.stdin is not None
-    try:
-        with server.stdin as stdin:
-            stdin.write(settings.to_json().encode())
-    except BrokenPipeError:
-        # It ended before it read its input; the caller sees its exit code.
-        pass
     return server
 
 

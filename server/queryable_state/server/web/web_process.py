@@ -7,8 +7,6 @@ import json
 import logging
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -16,12 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.config.limits import Limits
+from queryable_state.server.process.child_module import start_module, tail_of
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.settings.proxy_settings import ProxySettings
 from queryable_state.wire.errors import InvalidRequestError, RetryLaterError
 
 if TYPE_CHECKING:
+    import subprocess
+
     from queryable_state.wire.errors import QueryableStateError
 
 _log = logging.getLogger(__name__)
@@ -32,8 +33,6 @@ READY = "web at "
 WRONG_SETTINGS = 78
 """Exit code (EX_CONFIG of sysexits.h) after which another start would fail too."""
 
-_LOG = "web.log"
-_TAIL_BYTES = 2000
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 _END_S = 5.0
@@ -82,6 +81,7 @@ class WebProcess:
         self._failure: QueryableStateError | None = None
         self._process: subprocess.Popen[str] | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="queryable-state-web-"))
+        self._log_path = self._folder / "web.log"
         self._thread = threading.Thread(target=self._run, name="queryable-state-web", daemon=True)
         self._thread.start()
 
@@ -104,7 +104,8 @@ class WebProcess:
             if self._failure is not None:
                 raise self._failure.copy()
         raise RetryLaterError(
-            f"the web process is not up after {timeout_s:g} s; its log ends with:\n{self._tail()}",
+            f"the web process is not up after {timeout_s:g} s; its log ends with:\n"
+            f"{tail_of(self._log_path)}",
             retry_after_ms=1000,
         )
 
@@ -165,42 +166,20 @@ class WebProcess:
                     self._changed.notify_all()
                 _log.info("REST and the page are at %s", self._address)
         code = process.wait()
-        message = (
-            f"the web process has ended (exit code {code}); its log ends with:\n{self._tail()}"
-        )
+        tail = tail_of(self._log_path)
+        message = f"the web process has ended (exit code {code}); its log ends with:\n{tail}"
         if code == WRONG_SETTINGS:
             return InvalidRequestError(message)
         return RetryLaterError(message, retry_after_ms=1000)
 
     def _start(self) -> subprocess.Popen[str] | None:
         """Starts the process, unless `close` was called."""
-        # It finds this package where this process did.
-        search_path = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if path)
-        with self._changed, (self._folder / _LOG).open("w") as log:
+        with self._changed, self._log_path.open("w") as log:
             if self._closing:
                 return None
-            process = self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "queryable_state.server.web"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": search_path},
-                start_new_session=True,
-                text=True,
+            self._process = start_module(
+                "queryable_state.server.web",
+                log=log,
+                given=settings_json(self._settings, os.getpid()),
             )
-        assert process.stdin is not None
-        try:
-            with process.stdin as stdin:
-                stdin.write(settings_json(self._settings, os.getpid()))
-        except BrokenPipeError:
-            # It ended before it read its input; its exit code says so.
-            pass
-        return process
-
-    def _tail(self) -> str:
-        """The end of the log of the process."""
-        try:
-            tail = (self._folder / _LOG).read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
-        except OSError as problem:
-            return f"(no log: {problem})"
-        return tail.strip()
+            return self._process

@@ -15,6 +15,7 @@ from queryable_state.server.checkpoint_server.public_ports import PublicPorts
 from queryable_state.server.checkpoint_server.state_folder import StateFolder
 from queryable_state.server.checkpoint_server.stoppable_load import unless_stopped
 from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
+from queryable_state.server.native_state.files.query_name import query_name
 from queryable_state.server.native_state.server.batch_facts import BatchFacts
 from queryable_state.server.native_state.server.follower import Follower
 from queryable_state.server.native_state.server.native_catalog import NativeCatalog
@@ -54,6 +55,8 @@ _log = logging.getLogger(__name__)
 _LOCAL_POLL_S = 0.02
 _REMOTE_POLL_S = 0.5
 _REMOTE_CHECK_S = 5.0
+# Each batch takes a request for each store of each partition.
+_REMOTE_THREADS = 32
 _PROGRESS_S = 5.0
 _FIRST_BATCH_POLL_S = 0.2
 # The job may remove the newest batch that was listed before it is read.
@@ -77,7 +80,7 @@ class NativeServer(PublicServer):
     ) -> None:
         super().__init__(shutdown, watchdog)
         self.settings = settings
-        self.name = settings.name or _folder_name(settings.spark_checkpoint)
+        self.name = settings.name or query_name(settings.spark_checkpoint)
         """The name of the query for clients."""
         self._address: str | None = None
         self._served: ServedQuery | None = None
@@ -108,8 +111,12 @@ class NativeServer(PublicServer):
             checkpoint = QueryCheckpoint(storage, uri)
             background = BackgroundThread()
             stack.push_async_callback(background.aclose)
-            loading, threads = (
-                ThreadPool(name, settings.transfer_threads) for name in ("loading", "following")
+            loading = ThreadPool("loading", settings.transfer_threads)
+            threads = ThreadPool(
+                "following",
+                settings.transfer_threads
+                if is_local(uri)
+                else max(settings.transfer_threads, _REMOTE_THREADS),
             )
             for pool in (loading, threads):
                 stack.push_async_callback(pool.aclose)
@@ -271,10 +278,3 @@ def _own(settings: CheckpointServerSettings) -> str:
     )
     port = advertised.port or (ports[0] if len(ports) == 1 else 0)
     return advertised.address(settings.host, port) if port else ""
-
-
-def _folder_name(uri: str) -> str:
-    """The last part of a URI that is not just any checkpoint's."""
-    parts = [part for part in uri.split("/") if part]
-    named = [part for part in parts if part.strip("_") not in ("checkpoint", "checkpoints")]
-    return (named or parts)[-1]

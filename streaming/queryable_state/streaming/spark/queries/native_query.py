@@ -6,12 +6,13 @@ import json
 import logging
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from queryable_state.server.native_state.files.query_name import query_name
+from queryable_state.server.process.child_module import start_module, tail_of
 from queryable_state.wire.errors import InvalidRequestError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ _log = logging.getLogger(__name__)
 
 _START_S = 60.0
 _END_S = 15.0
-_TAIL_BYTES = 2000
 _WEB = "web at "
 
 
@@ -73,7 +73,7 @@ class NativeQuery:
                 return
             # It closes its output a little before it ends.
             ended = self._process.wait(_END_S)
-        tail = self._tail()
+        tail = tail_of(self._log_path)
         self.close()
         if ended is None:
             raise RetryLaterError(
@@ -101,18 +101,8 @@ class NativeQuery:
         environment = {
             f"QUERYABLE_STATE_{name.upper()}": _text(value) for name, value in settings.items()
         }
-        # It finds this package where this process did.
-        search_path = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if path)
         with self._log_path.open("w") as log:
-            return subprocess.Popen(
-                [sys.executable, "-P", "-m", "queryable_state.cli", "serve"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": search_path, **environment},
-                start_new_session=True,
-                text=True,
-            )
+            return start_module("queryable_state.cli", "serve", log=log, environment=environment)
 
     def _read(self) -> None:
         """Reads the addresses that the server prints."""
@@ -134,13 +124,6 @@ class NativeQuery:
             _log.debug("query %s has failed: %s", self.name, failure)
         self.close()
 
-    def _tail(self) -> str:
-        try:
-            tail = self._log_path.read_bytes()[-_TAIL_BYTES:]
-        except OSError:
-            return "(no log: the query has ended meanwhile)"
-        return tail.decode(errors="replace").strip()
-
 
 def serve_query(
     query: StreamingQuery, name: str = "", *, timeout_s: float = _START_S, **settings: Any
@@ -149,15 +132,15 @@ def serve_query(
 
     Starts one process on this machine, which reads the query's checkpoint; the query itself is not
     touched. Waits for the query's first batch and for the load of its state, at most `timeout_s`.
-    `name` is that by which clients name the query: by default its `queryName`, else the name of
-    its checkpoint's folder. `settings` are those of `queryable-state serve`
+    `name` is that by which clients name the query: by default its `queryName`, else the name that
+    `queryable-state serve` gives it. `settings` are those of `queryable-state serve`
     (docs/settings.md), as `host="0.0.0.0"` or `lazy=True`.
 
     Raises `InvalidRequestError` for a query without a checkpoint that this machine reads, or
     without state; `RetryLaterError` if there is no answer in time.
     """
     root = str(_execution(query).resolvedCheckpointRoot())
-    name = name or query.name or root.rstrip("/").rpartition("/")[2]
+    name = name or query.name or query_name(root)
     served = NativeQuery(
         query,
         name,
