@@ -151,9 +151,9 @@ def test_a_query_is_followed_without_listing_a_folder(
         operator, partition, store = before.name.split("/")
         files = query.store(int(operator), int(partition), store, query.offsets(oldest - 1).conf)
         for version in later:
-            assert query.has_commit(version - 1)
+            assert query.find_commit(version - 1)
             delta = files.delta(version, before.ids[version])
             assert delta is not None
             change(records, delta.folded(), files.merge_delimiter)
-        assert not query.has_commit(later[-1])
+        assert not query.find_commit(later[-1])
         assert records == restored(before.files, before.plan(later[-1]))

@@ -66,8 +66,8 @@ def test_batches_are_committed_by_their_files(root: Path) -> None:
     batches = query.committed_batches()
     assert batches == list(range(10))
     assert query.offsets(10).batch == 10
-    assert not query.has_commit(10)
-    assert query.has_commit(9)
+    assert not query.find_commit(10)
+    assert query.find_commit(9)
     with pytest.raises(NotYetWrittenError, match="commits/10"):
         query.commit(10)
     with pytest.raises(NotYetWrittenError, match="commits/10"):
@@ -101,7 +101,7 @@ def test_an_empty_file_is_waited_for(root: Path) -> None:
     """A file system without atomic writes shows it before its bytes."""
     (root / "commits" / "10").touch()
     query = _query(root)
-    assert not query.has_commit(10)
+    assert not query.find_commit(10)
     with pytest.raises(NotYetWrittenError, match="commits/10"):
         query.commit(10)
 

@@ -92,7 +92,8 @@ class CheckpointServerSettings(
     access: AccessSettings = field(default_factory=AccessSettings)
 
     transfer_threads: int = setting(4, least=1, most=256)
-    """Threads that download files, and threads that fill stores."""
+    """Threads that download files, and threads that fill stores. The changes of a Spark query on an
+    object store are read by at least 32."""
 
     def check_relations(self) -> None:
         super().check_relations()

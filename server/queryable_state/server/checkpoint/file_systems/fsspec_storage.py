@@ -32,6 +32,7 @@ _PACKAGES = {"s3": "'spark-queryable-state[s3]'"}
 _PATTERN = frozenset("*?[")
 _WRITING = ".writing-"
 _CONFLICTS = 10
+_CONNECTIONS = 64
 
 
 class FsspecStorage(CheckpointStorage):
@@ -68,6 +69,10 @@ class FsspecStorage(CheckpointStorage):
             raise CheckpointError(
                 f"{uri} needs a package that is not installed: {advice}"
             ) from problem
+        if scheme == "s3":
+            # Else threads beyond the tenth wait for a connection.
+            config = {"max_pool_connections": _CONNECTIONS, **settings.get("config_kwargs", {})}
+            settings["config_kwargs"] = config
         with translating(uri, "open the file system of"):
             settings = {**cls_of_scheme._get_kwargs_from_urls(_fsspec_uri(uri)), **settings}
             return cls(fsspec.filesystem(scheme, **settings), scheme)

@@ -86,12 +86,13 @@ class QueryCheckpoint:
         """Batches with a file in `commits`, ascending: complete, and not yet removed."""
         return _batches(self._storage.list(self._commits.folder))
 
-    def has_commit(self, batch: int) -> bool:
-        """True if the batch is committed and its file still there; one read, no listing."""
+    def find_commit(self, batch: int) -> CommitEntry | None:
+        """As `commit`; None if the batch is not committed or its file gone. Does not list."""
         try:
-            return bool(self._storage.read(self._commits.path(str(batch))))
+            data = self._commits.read(str(batch))
         except MissingFileError:
-            return False
+            return None
+        return parse_commit(data, batch, self._commits.path(str(batch))) if data else None
 
     def commit(self, batch: int) -> CommitEntry:
         """What the log says of a committed batch.

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from queryable_state.server.native_state.files.checkpoint_logs import CommitEntry
+    from queryable_state.server.native_state.files.checkpoint_logs import (
+        CommitEntry,
+        OffsetsEntry,
+    )
     from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
     from queryable_state.server.native_state.server.served_partition import ServedPartition
+    from queryable_state.server.state_server.base.thread_pool import ThreadPool
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 """The setting with the number of state partitions, which Spark records with each batch."""
@@ -40,9 +45,24 @@ class BatchFacts:
     def of(cls, checkpoint: QueryCheckpoint, batch: int) -> BatchFacts:
         """Reads the logs; raises as `QueryCheckpoint.commit`. Blocking."""
         entry, offsets = checkpoint.commit(batch), checkpoint.offsets(batch)
+        return cls._of(entry, offsets, checkpoint.commit_time_ms(batch))
+
+    @classmethod
+    async def behind(
+        cls, entry: CommitEntry, checkpoint: QueryCheckpoint, threads: ThreadPool
+    ) -> BatchFacts:
+        """Reads the rest of what the logs say of a commit, side by side; raises as `of`."""
+        offsets, commit_time_ms = await asyncio.gather(
+            threads.run(checkpoint.offsets, entry.batch),
+            threads.run(checkpoint.commit_time_ms, entry.batch),
+        )
+        return cls._of(entry, offsets, commit_time_ms)
+
+    @classmethod
+    def _of(cls, entry: CommitEntry, offsets: OffsetsEntry, commit_time_ms: int) -> BatchFacts:
         return cls(
-            batch,
-            checkpoint.commit_time_ms(batch),
+            entry.batch,
+            commit_time_ms,
             offsets.watermark_ms,
             offsets.timestamp_ms,
             offsets.conf,

@@ -19,6 +19,7 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from queryable_state.server.native_state.files.checkpoint_logs import CommitEntry
     from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
     from queryable_state.server.native_state.server.query_states import QueryStates
     from queryable_state.server.native_state.server.served_query import ServedQuery
@@ -48,12 +49,12 @@ class Follower:
         checkpoint: QueryCheckpoint,
         threads: ThreadPool,
         read_states: Callable[[BatchFacts], QueryStates],
-        operators: Callable[[BatchFacts], object],
+        operators: Callable[[int], object],
         *,
         poll_s: float,
         check_s: float,
     ) -> None:
-        """`read_states` and `operators` block; the answers of `operators` are compared with
+        """`read_states` and `operators` block; what `operators` says of a batch is compared with
         `QueryStates.described_by` after `check_s`, and if the number of partitions changes."""
         self._served = served
         self._checkpoint = checkpoint
@@ -86,17 +87,25 @@ class Follower:
     async def _next(self) -> None:
         """Commits the next batch, or waits for it."""
         following = self._served.facts.batch + 1
-        if await self._threads.run(self._checkpoint.has_commit, following):
-            await self._commit(following)
+        entry = await self._threads.run(self._checkpoint.find_commit, following)
+        if entry is not None:
+            await self._commit(entry)
             return
         if time.monotonic() - self._looked_s >= _LOOK_S:
             await self._look()
             self._looked_s = time.monotonic()
         await asyncio.sleep(self._poll_s)
 
-    async def _commit(self, batch: int) -> None:
-        facts = await self._threads.run(BatchFacts.of, self._checkpoint, batch)
-        if await self._has_other_states(facts) or await self._was_repeated():
+    async def _commit(self, entry: CommitEntry) -> None:
+        # Side by side: on an object store each of them is a round trip or several.
+        facts, was_repeated, has_other_states = await asyncio.gather(
+            BatchFacts.behind(entry, self._checkpoint, self._threads),
+            self._was_repeated(),
+            self._has_other_states(entry.batch, self._check_s),
+        )
+        if facts.conf.get(PARTITIONS) != self._served.facts.conf.get(PARTITIONS):
+            has_other_states = await self._has_other_states(entry.batch, 0.0)
+        if has_other_states or was_repeated:
             await self._reload(facts)
         else:
             try:
@@ -106,15 +115,18 @@ class Follower:
                 return
         self._committed(facts)
 
-    async def _has_other_states(self, facts: BatchFacts) -> bool:
-        """True if the query has other states since this batch; compares them at times only."""
+    async def _has_other_states(self, batch: int, check_s: float) -> bool:
+        """True if the query has other states since this batch.
+
+        Compares them only if `check_s` have passed since they were found to be the same.
+        """
         now_s = time.monotonic()
-        partitions = facts.conf.get(PARTITIONS) == self._served.facts.conf.get(PARTITIONS)
-        if partitions and now_s - self._checked_s < self._check_s:
+        if now_s - self._checked_s < check_s:
             return False
+        if await self._threads.run(self._operators, batch) != self._served.states.described_by:
+            return True
         self._checked_s = now_s
-        described_by = await self._threads.run(self._operators, facts)
-        return described_by != self._served.states.described_by
+        return False
 
     async def _look(self) -> None:
         """Checks what the next commit would not tell."""
@@ -144,7 +156,7 @@ class Follower:
         newest = max(await threads.run(checkpoint.committed_batches), default=-1)
         if newest > served.facts.batch + 1:
             # Its commit may have been removed; the batches behind it were not.
-            if not await threads.run(checkpoint.has_commit, served.facts.batch + 1):
+            if not await threads.run(checkpoint.find_commit, served.facts.batch + 1):
                 await self._jump()
         elif newest < served.facts.batch:
             self.finding = finding(
@@ -181,7 +193,7 @@ class Follower:
             newest,
         )
         facts = await threads.run(BatchFacts.of, self._checkpoint, newest)
-        if await threads.run(self._operators, facts) != self._served.states.described_by:
+        if await threads.run(self._operators, facts.batch) != self._served.states.described_by:
             await self._reload(facts)
         else:
             await self._served.jump(facts)

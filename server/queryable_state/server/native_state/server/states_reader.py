@@ -59,7 +59,7 @@ class StatesReader:
         Raises `InvalidRequestError` if the query keeps none, UnsupportedFormatError for what this
         version does not know.
         """
-        operators = self.operators(facts)
+        operators = self.operators(facts.batch)
         if not operators:
             root = self._checkpoint.root
             raise InvalidRequestError(
@@ -91,9 +91,9 @@ class StatesReader:
         check_distinct(list(states.registrations.values()))
         return states
 
-    def operators(self, facts: BatchFacts) -> list[OperatorMetadata]:
+    def operators(self, batch: int) -> list[OperatorMetadata]:
         """What the checkpoint says of the operators in a batch; equal answers mean equal states."""
-        return self._checkpoint.operators(facts.batch)
+        return self._checkpoint.operators(batch)
 
     def _tables(self, operator: OperatorMetadata, facts: BatchFacts) -> OperatorTables:
         schemas = {
