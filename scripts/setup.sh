@@ -97,8 +97,8 @@ if [ "$(sed 1d $stamp 2>/dev/null)" != "$wanted" ] || [ "$level" -gt "${installe
     case $level in
         1) packages='.[examples]' groups='' ;;
         2) packages='.[examples,bench]' groups='' ;;
-        3) packages='.[examples,bench,s3,cli]' groups='--group test' ;;
-        *) packages='.[examples,bench,s3,cli]' groups='--group test --group check --group deploy --group build' ;;
+        3) packages='.[examples,bench,cli]' groups='--group test' ;;
+        *) packages='.[examples,bench,cli]' groups='--group test --group check --group deploy --group build' ;;
     esac
     echo "setup: installing $packages $groups into .venv, as requirements.lock pins it"
     : >"$log"

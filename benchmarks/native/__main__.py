@@ -25,6 +25,7 @@ from benchmarks.signals import run_async
 
 IN_FLIGHT = (1, 64, 1024)
 READER_LOOKUPS = 10
+S3_DELAYS_MS = (0, 50)
 
 
 class SparkQueries:
@@ -42,6 +43,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.native", description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=100, help="of each run with a follower")
+    parser.add_argument("--s3-batches", type=int, default=40, help="with a checkpoint on S3")
     add_common_arguments(
         parser,
         rounds="of all loops",
@@ -51,6 +53,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.quick:
         options.keys, options.batches, options.rounds, options.seconds = 100_000, 20, 1, 0.5
+        options.s3_batches = 10
     # Before the first import of gRPC, in this process and its children.
     os.environ.setdefault("GRPC_EXPERIMENTS", EXPERIMENTS)
     return run_async(run(options))
@@ -66,6 +69,8 @@ async def run(options: argparse.Namespace) -> int:
             spark = SparkQueries(process)
             figures["lookups"] = await _lookups(spark, options)
             figures["following"] = await _following(spark, options.batches)
+            checkpoint = (await spark.call("stop"))["checkpoint"]
+            figures["object_store"] = await _on_object_store(checkpoint, options.s3_batches)
     print("\n".join([*machine.lines(), meter.line()]))
     print(_report(figures, options.keys))
     write_run(options, machine, meter, figures)
@@ -121,6 +126,28 @@ async def _following(spark: SparkQueries, batches: int) -> dict[str, Any]:
     }
 
 
+async def _on_object_store(checkpoint: str, batches: int) -> list[dict[str, Any]]:
+    """Freshness with a checkpoint on S3, for each time that its requests take."""
+    from benchmarks.native.lookups import replayed_freshness_ms
+    from benchmarks.native.replayed import ReplayedCheckpoint
+    from benchmarks.native.served import ServedCheckpoint
+
+    found: list[dict[str, Any]] = []
+    command = [sys.executable, "-m", "benchmarks.native.s3_server"]
+    with LineProcess("the S3 server", command) as server:
+        url = server.read()["url"]
+        storage = json.dumps({"endpoint_url": url, "key": "test", "secret": "test"})
+        for delay_ms in S3_DELAYS_MS:
+            replayed = ReplayedCheckpoint(checkpoint, url, "bucket", f"after-{delay_ms}-ms")
+            replayed.commit(replayed.last - batches)
+            with ServedCheckpoint(replayed.uri, "--follow", "--storage-options", storage) as served:
+                server.command(json.dumps(delay_ms))
+                fresh = await replayed_freshness_ms(served.address, replayed, batches)
+                server.command("0")
+            found.append({"delay_ms": delay_ms, "freshness_ms": sorted(fresh)})
+    return found
+
+
 def _report(figures: dict[str, Any], keys: int) -> str:
     lookups, following = figures["lookups"], figures["following"]
     reader_ms = statistics.median(lookups["reader_ms"])
@@ -163,7 +190,17 @@ def _report(figures: dict[str, Any], keys: int) -> str:
                 f"{statistics.median(following['followed_ms']):.0f} ms followed; the follower uses "
                 f"{following['server_cpu_ms_per_batch']:.1f} ms of CPU a batch"
             ),
+            *(_object_store_line(each) for each in figures["object_store"]),
         ]
+    )
+
+
+def _object_store_line(found: dict[str, Any]) -> str:
+    fresh = found["freshness_ms"]
+    return (
+        f"commits/N on S3 to an answer, {found['delay_ms']} ms before each request: p50 "
+        f"{fresh[len(fresh) // 2]:.0f} ms, p99 {fresh[int(len(fresh) * 0.99)]:.0f} ms, of "
+        f"{len(fresh)} batches"
     )
 
 

@@ -1,7 +1,8 @@
-"""Checked look-ups of random keys of the large checkpoint, and of our own state beside it."""
+"""Checked look-ups of random keys of the large checkpoint and of our own state; freshness."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 import time
@@ -18,6 +19,7 @@ from queryable_state.wire.addresses import host_and_port
 if TYPE_CHECKING:
     from benchmarks.capacity.dataset import DerivedRecords
     from benchmarks.closed_loop import LoopSample
+    from benchmarks.native.replayed import ReplayedCheckpoint
 
 STATE = "aggregation"
 JOB = "query"
@@ -73,3 +75,30 @@ async def freshness_ms(address: str, checkpoint: str, batches: int) -> list[floa
             with contextlib.suppress(FileNotFoundError):
                 found.append(seen_ms - (commits / str(batch)).stat().st_mtime_ns / 1e6)
     return found
+
+
+async def replayed_freshness_ms(
+    address: str, replayed: ReplayedCheckpoint, batches: int
+) -> list[float]:
+    """Milliseconds from the upload of `commits/N` to an answer of batch N, of the last batches.
+
+    The pauses between batches are random, because the server looks at fixed times.
+    """
+    random_pauses = random.Random(batches)
+    found: list[float] = []
+    async with QueryableStateClient(*host_and_port(address), timeout_s=60.0) as client:
+        for batch in range(replayed.last - batches + 1, replayed.last + 1):
+            await asyncio.sleep(random_pauses.uniform(0.5, 1.5))
+            waiting = asyncio.create_task(_seen_s(client, batch))
+            await asyncio.to_thread(replayed.commit, batch)
+            committed_s = time.perf_counter()
+            found.append((await waiting - committed_s) * 1000)
+    return found
+
+
+async def _seen_s(client: QueryableStateClient, batch: int) -> float:
+    state = await client.get_kv_state(
+        JOB, STATE, key_of(1), consistency=Consistency.at_least(batch)
+    )
+    assert state.info.version == batch
+    return time.perf_counter()

@@ -26,7 +26,6 @@ _KEY = "format_string('sensor_%012x', (n * -7046029254386353131) & 2814749767106
 _FILES = 8
 _RUNNING_KEYS = 20_000
 _RUNNING_ROWS = 5_000
-_WARM_UP_BATCHES = 20
 
 
 class Queries:
@@ -63,9 +62,11 @@ class Queries:
             assert row["value"]["count"] == 1
         return {"ms": times}
 
-    def run(self) -> dict[str, Any]:
-        """Starts a query that runs batch after batch; returns its checkpoint."""
-        checkpoint = self._folder / "running"
+    def run(self, partitions: int, warm_up: int) -> dict[str, Any]:
+        """Starts a query that runs batch after batch, and waits for the first ones; returns its
+        checkpoint."""
+        checkpoint = self._folder / f"running-{partitions}"
+        self._spark.conf.set("spark.sql.shuffle.partitions", partitions)
         rows = (
             self._spark.readStream.format("rate-micro-batch")
             .option("rowsPerBatch", _RUNNING_ROWS)
@@ -73,7 +74,7 @@ class Queries:
             .selectExpr(f"value % {_RUNNING_KEYS} AS n")
         )
         self._running = self._start(rows, checkpoint, {"processingTime": "0 seconds"})
-        self.batches(_WARM_UP_BATCHES)
+        self.batches(warm_up)
         return {"checkpoint": str(checkpoint)}
 
     def batches(self, count: int) -> dict[str, Any]:
@@ -91,6 +92,13 @@ class Queries:
                 if first <= each.batchId < first + count
             ]
         }
+
+    def stop(self) -> dict[str, Any]:
+        """Stops the query that runs."""
+        assert self._running is not None
+        self._running.stop()
+        self._running = None
+        return {}
 
     def close(self) -> None:
         """Stops all queries and the session."""
