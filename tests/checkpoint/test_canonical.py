@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from queryable_state.server.checkpoint.canonical import CanonicalWriter, read_canonical
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
 
-PROPERTY = settings(deadline=None, max_examples=100)
+PROPERTY = settings(max_examples=100)
 
 Snapshot = dict[int, dict[bytes, bytes]]
 

@@ -40,7 +40,7 @@ FILES = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(FILES, max_size=12, unique_by=lambda each: each.path))
 def test_each_key_group_is_of_the_highest_token_that_covers_it(files: list[ChangelogFile]) -> None:
     chosen = choose(files)

@@ -128,7 +128,7 @@ def test_a_superseded_run_removes_nothing() -> None:
 SHARED = st.lists(st.sampled_from("abcdef"), unique=True, max_size=4)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(SHARED, st.integers(1, 3), st.booleans()), min_size=1, max_size=8),
     st.integers(1, 4),

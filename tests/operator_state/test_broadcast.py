@@ -250,7 +250,7 @@ def test_misuse_is_refused(what: str, error: type[Exception], text: str) -> None
         harness_of(Misusing(what)).process([("a", 1.0)], broadcast=[("b", 1.0)])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([1.0, 2.0, 3.0])), max_size=8),
     st.lists(st.tuples(st.sampled_from(["x", "y"]), st.sampled_from([None, 1.5])), max_size=5),

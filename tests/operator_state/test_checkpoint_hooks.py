@@ -244,7 +244,7 @@ def test_the_driver_learns_the_operator_states_with_their_kinds() -> None:
     assert states == {"union": StateKind.OPERATOR_UNION, "rules": StateKind.BROADCAST}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=5), max_size=6), st.integers(1, 3))
 def test_any_split_into_batches_counts_the_same(batches: list[list[str]], repeats: int) -> None:
     """Every batch runs several times, and only the last attempt counts."""

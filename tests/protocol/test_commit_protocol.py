@@ -279,6 +279,5 @@ TestCommitProtocol = CommitProtocol.TestCase
 TestCommitProtocol.settings = settings(
     max_examples=25,
     stateful_step_count=30,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )

@@ -67,7 +67,7 @@ VALUES = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_aggregates_are_those_of_a_dictionary(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["sum", "min", "max"]))

@@ -58,7 +58,7 @@ def column_of(values: list[Any], info: TypeInfo) -> pa.Array:
     return pa.array(values, type=arrow_type(info))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_values_of_every_type_are_columns_and_come_back(data: st.DataObject) -> None:
     info = data.draw(COLUMNS)

@@ -179,7 +179,7 @@ ORDERED: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", list(ORDERED))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_values_are_ordered_as_spark_orders_them(name: str, data: st.DataObject) -> None:
     strategy, rank = ORDERED[name]
@@ -205,7 +205,7 @@ def test_values_are_ordered_as_spark_orders_them(name: str, data: st.DataObject)
     assert all(a < b for a, b in equal)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2), st.integers(-2, 2)), max_size=20),
     st.integers(0, 2),

@@ -138,9 +138,7 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps, ttl_ms=st.integers(1, 120), returns_expired=st.booleans(), uuid=st.uuids())
 def test_no_reader_of_a_retained_version_can_tell(
     backend: str,

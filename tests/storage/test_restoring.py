@@ -56,7 +56,7 @@ def stored_as(backend: str, native: bool, contents: Contents, folder: Path) -> S
     return stored
 
 
-@settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(
     contents=st.builds(Contents, records), before=boundaries, after=boundaries, native=st.booleans()
 )
@@ -102,7 +102,7 @@ def test_ranges_of_one_parallelism_become_those_of_another(
                     assert store.prefix(state_id, b"") == expected.of(state_id)
 
 
-@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(contents=st.builds(Contents, records), later=st.lists(batches, max_size=3))
 @pytest.mark.parametrize(
     ("source", "native", "target"),

@@ -154,7 +154,6 @@ def test_a_store_behaves_as_its_model(
         settings=settings(
             max_examples=examples,
             stateful_step_count=40,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )

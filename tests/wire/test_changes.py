@@ -41,7 +41,7 @@ def applied(blocks: list[bytes]) -> dict[bytes, bytes]:
     return store
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.lists(CHANGE, max_size=20))
 def test_changes_apply_in_the_order_of_the_calls(
     changes: list[tuple[str, list[bytes], bytes]],

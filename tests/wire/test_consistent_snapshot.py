@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.v1 import query_pb2
@@ -11,7 +11,6 @@ from queryable_state.wire.consistent_snapshot import check_snapshot, snapshot_of
 from queryable_state.wire.errors import InvalidRequestError, PlacementError, VersionGoneError
 
 
-@settings(deadline=None)
 @given(versions=st.dictionaries(st.integers(), st.integers(-1, 5), min_size=1))
 def test_owners_that_are_ahead_are_queried_again(versions: dict[int, int]) -> None:
     snapshot = snapshot_of(versions)

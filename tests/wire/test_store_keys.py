@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MILLIS = st.integers(-(2**63), 2**63 - 1)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(data=st.data(), element=st.binary(max_size=8), window=st.none() | st.tuples(MILLIS, MILLIS))
 def test_a_record_key_splits_into_its_parts(
     data: st.DataObject, keys: Wire, element: bytes, window: tuple[int, int] | None

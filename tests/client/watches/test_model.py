@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.client.asking import DEADLINE_S
 from tests.client.watches.test_failovers import KEYS, durable
@@ -139,9 +139,7 @@ async def follow(
 # Shrinking an example of lost servers takes minutes, and its steps tell enough.
 @settings(
     max_examples=10,
-    deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
-    suppress_health_check=[HealthCheck.too_slow],
 )
 @pytest.mark.parametrize("by_key", [False, True])
 @given(steps=st.lists(st.sampled_from(STEPS), min_size=5, max_size=20), seed=st.integers(0, 2**32))

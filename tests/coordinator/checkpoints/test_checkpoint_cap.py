@@ -77,7 +77,7 @@ class CappedCommits(RuleBasedStateMachine):
 
 
 TestCappedCommits = CappedCommits.TestCase
-TestCappedCommits.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestCappedCommits.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 def test_a_cap_of_a_dropped_query_is_lifted_without_a_word() -> None:

@@ -200,4 +200,4 @@ class PlacementMachine(RuleBasedStateMachine):
 
 
 TestPlacement = PlacementMachine.TestCase
-TestPlacement.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestPlacement.settings = settings(max_examples=100, stateful_step_count=50)

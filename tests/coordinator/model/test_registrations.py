@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.server.coordinator import NameClaim, check_queryable_names
@@ -216,7 +216,6 @@ _STEPS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(_STEPS)
 def test_the_deepest_operator_is_that_of_the_states_registered_by_an_operator(
     steps: list[tuple[str, bytes, str, str, int]],

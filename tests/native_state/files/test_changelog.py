@@ -36,7 +36,7 @@ def _changes(version: int) -> st.SearchStrategy[list[Change]]:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_changes_are_read_in_their_order(version: int, data: st.DataObject) -> None:
     changes = data.draw(_changes(version))
@@ -53,7 +53,7 @@ def test_versions_3_and_4_tell_the_ids_of_the_versions_before() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data(), kept=st.floats(0, 1, exclude_max=True))
 def test_a_changelog_that_is_cut_off_is_damaged(
     version: int, data: st.DataObject, kept: float
@@ -68,7 +68,7 @@ def test_a_changelog_that_is_cut_off_is_damaged(
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data(), at=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
 def test_a_flipped_byte_is_read_or_an_error_that_names_the_file(
     version: int, data: st.DataObject, at: float, flip: int
@@ -106,7 +106,7 @@ def test_a_negative_size_is_damage() -> None:
             list(Changelog(head + record + bytes(20), FILE).changes())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(changes=_merging, old=st.dictionaries(_keys, st.binary(max_size=9), max_size=4))
 def test_folded_changes_have_the_effect_of_all_in_their_order(
     changes: list[Change], old: dict[bytes, bytes]

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 DATA = bytes(range(256)) * 7
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.binary(max_size=3000))
 def test_the_checksums_of_a_file_agree_with_it(data: bytes) -> None:
     assert hadoop_mismatch(data, hadoop_checksums(data)) == ""
     assert spark_mismatch(data, spark_checksum(data)) == ""
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=st.binary(min_size=1, max_size=2000), at=st.floats(0, 1, exclude_max=True))
 def test_a_flipped_or_missing_byte_is_found(data: bytes, at: float) -> None:
     flipped = bytearray(data)

@@ -21,14 +21,14 @@ _texts = st.one_of(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=_texts)
 def test_what_spark_compressed_is_read_back(codec: str, data: bytes) -> None:
     assert decompress(CODECS[codec](data), FILE) == data
 
 
 @pytest.mark.parametrize("codec", ["lz4", "snappy", "lzf"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(first=_texts, second=_texts)
 def test_streams_that_follow_each_other_are_one_file(
     codec: str, first: bytes, second: bytes
@@ -39,7 +39,7 @@ def test_streams_that_follow_each_other_are_one_file(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=_texts, at=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_an_error_that_names_the_file(
     codec: str, data: bytes, at: float, bit: int
@@ -53,7 +53,7 @@ def test_a_flipped_bit_is_an_error_that_names_the_file(
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=_texts, kept=st.floats(0, 1, exclude_max=True))
 def test_a_file_that_is_cut_off_is_damaged(codec: str, data: bytes, kept: float) -> None:
     packed = CODECS[codec](data)

@@ -56,7 +56,7 @@ def _version_3(*families: bytes) -> bytes:
     return java_text("v3") + pack(">i", len(families)) + b"".join(families)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=_texts)
 def test_text_of_java_is_read_back(text: str) -> None:
     """NUL has two bytes there, and a character outside of the basic plane two surrogates."""
@@ -117,7 +117,7 @@ def test_another_version_is_refused() -> None:
         parse_schema(java_text("v4"), FILE)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(at=st.floats(0, 1, exclude_max=True), flip=st.integers(0, 255))
 def test_damaged_schemas_are_errors_that_name_the_file(at: float, flip: int) -> None:
     data = _version_3(_family("map", 4, VALUE, _encoder(PREFIX_SCAN), KEY))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-PROPERTY = settings(deadline=None, max_examples=60)
+PROPERTY = settings(max_examples=60)
 PARTITIONS = 200
 
 

@@ -16,7 +16,7 @@ from queryable_state.server.native_state.rows.key_encoders import key_encoder
 from queryable_state.server.native_state.rows.spark_types import UnsupportedTypeError
 from queryable_state.wire.errors import CorruptDataError, JobError, SerializationError
 
-PROPERTY = settings(deadline=None, max_examples=60)
+PROPERTY = settings(max_examples=60)
 ROW = ("a", 2, -1.5, 7)
 COLUMNS = ("string", "long", "double", "long")
 ENCODERS: dict[str, tuple[str, dict[str, Any], str]] = {

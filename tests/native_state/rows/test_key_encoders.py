@@ -20,7 +20,7 @@ from queryable_state.server.native_state.rows.key_encoders import (
 from queryable_state.server.native_state.rows.spark_types import UnsupportedTypeError
 from queryable_state.wire.errors import CorruptDataError, SerializationError
 
-PROPERTY = settings(deadline=None, max_examples=80)
+PROPERTY = settings(max_examples=80)
 COLUMNS = ("string", "long", "double", "long")
 ENCODERS: dict[str, KeyEncoder] = {
     "no prefix": key_encoder("NoPrefixKeyStateEncoderSpec", struct_of(*COLUMNS)),

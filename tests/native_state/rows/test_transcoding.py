@@ -13,7 +13,7 @@ from queryable_state.server.native_state.rows.unsafe_row import unsafe_row_codec
 from queryable_state.wire.errors import CorruptDataError
 from queryable_state.wire.values.value_codec import ValueCodec
 
-PROPERTY = settings(deadline=None, max_examples=80)
+PROPERTY = settings(max_examples=80)
 TYPES = (*SCALARS, *COMPOSITES, *OTHERS)
 
 

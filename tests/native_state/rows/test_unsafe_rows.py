@@ -14,7 +14,7 @@ from queryable_state.server.native_state.rows.unsafe_row import unsafe_row_codec
 from queryable_state.wire.errors import CorruptDataError, SerializationError
 from queryable_state.wire.values.value_codec import ValueCodec
 
-PROPERTY = settings(deadline=None, max_examples=60)
+PROPERTY = settings(max_examples=60)
 TYPES = (*SCALARS, *COMPOSITES, *OTHERS)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.server.query.reads.page_token import PageToken, scan_hash_of
@@ -14,7 +14,6 @@ from queryable_state.server.query.scan_query import ScanQuery
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
-PROPERTY = settings(deadline=None)
 PINNED = "0100000003ffffffffffffffffc30676e40eb5febc000573656e736f7200014b75171e"
 UINT64 = st.integers(0, (1 << 64) - 1)
 TOKENS = st.builds(
@@ -27,13 +26,11 @@ TOKENS = st.builds(
 SCAN = ScanQuery(state_id=7, first_key_group=0, last_key_group=127, start=b"a", end=b"b")
 
 
-@PROPERTY
 @given(TOKENS)
 def test_a_token_comes_back_whole(token: PageToken) -> None:
     assert PageToken.unseal(token.seal()) == token
 
 
-@PROPERTY
 @given(TOKENS, st.data())
 def test_a_token_that_was_damaged_is_refused(token: PageToken, data: st.DataObject) -> None:
     sealed = token.seal()
@@ -45,7 +42,6 @@ def test_a_token_that_was_damaged_is_refused(token: PageToken, data: st.DataObje
             PageToken.unseal(other)
 
 
-@PROPERTY
 @given(st.binary(max_size=60))
 def test_any_bytes_are_no_token(garbage: bytes) -> None:
     with pytest.raises(InvalidRequestError):

@@ -68,7 +68,7 @@ def by_rows(assigner: WindowAssigner, lateness: int) -> WindowedOperatorHarness:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     size=st.integers(1, 12),
     slide=st.integers(1, 12),

@@ -55,7 +55,7 @@ def aggregated(values: list[Any]) -> tuple[Any, ...]:
     return sum(kept), min(kept), max(kept), sum(kept) / len(kept), len(values)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(program=programs())
 def test_windows_of_random_batches_are_those_of_the_model(
     program: tuple[WindowModel, list[tuple[int, list[Element], int, bool]]],

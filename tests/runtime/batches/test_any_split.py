@@ -24,7 +24,7 @@ ELEMENTS = st.lists(
 
 
 @pytest.mark.parametrize("kind", JOBS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(elements=ELEMENTS, data=st.data())
 def test_any_split_gives_the_same_outputs_and_states(
     kind: str, elements: Batch, data: st.DataObject

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.functions import Context
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_any_cut_of_the_input_gives_the_same_outputs_and_the_same_state(
     data: st.DataObject,

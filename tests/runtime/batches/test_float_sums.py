@@ -18,7 +18,7 @@ from queryable_state.wire.schema.types import type_info
 FLOATS = st.floats(width=32, allow_nan=True) | st.sampled_from([0.1, -0.0, 1e30, -1e30])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=st.lists(st.tuples(st.sampled_from("ab"), FLOATS, FLOATS), min_size=2, max_size=12),
     data=st.data(),

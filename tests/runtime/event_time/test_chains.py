@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.runtime.stateless.chains import run_timed, stream
 
@@ -47,7 +47,6 @@ ROWS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(ROWS, st.integers(1, 5))
 def test_each_output_has_the_timestamp_of_the_element_it_was_emitted_for(
     rows: list[tuple[int | None, int]], cut: int
@@ -60,7 +59,6 @@ def test_each_output_has_the_timestamp_of_the_element_it_was_emitted_for(
     assert run_timed(made, times(rows), side="odd", cut=cut) == odd
 
 
-@settings(deadline=None)
 @given(ROWS)
 def test_a_chain_of_functions_keeps_the_timestamp(rows: list[tuple[int | None, int]]) -> None:
     made = (

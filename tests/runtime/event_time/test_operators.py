@@ -74,7 +74,7 @@ def expected(rows: Rows, *, odd: bool) -> list[tuple[Any, int | None]]:
     return [(millis, millis) for number, millis in found if number % 2 == 0]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(ROWS, st.integers(1, 4))
 def test_each_output_has_the_timestamp_of_the_element_it_was_emitted_for(
     rows: Rows, chunk_rows: int

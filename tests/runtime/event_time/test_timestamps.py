@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.streaming.runtime.columns.event_time import CurrentTime, timestamps
@@ -13,7 +13,6 @@ MICROS = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)
 """From the year 1 to the year 9999."""
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | MICROS), st.sampled_from([None, "UTC", "Europe/Berlin"]))
 def test_they_are_rounded_down_whatever_the_year_and_the_time_zone(
     micros: list[int | None], zone: str | None

@@ -147,7 +147,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     events=EVENTS,
     cuts=st.lists(st.integers(0, 25), max_size=5),
@@ -179,7 +179,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(data=st.data())
 def test_some_fields_are_read_as_the_codec_reads_them(data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(list(FIELDS)), min_size=1, max_size=10))

@@ -249,7 +249,7 @@ def test_windows_may_be_of_any_length_and_before_1970() -> None:
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     by_window=st.booleans(),
     ordered=st.booleans(),

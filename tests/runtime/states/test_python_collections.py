@@ -152,7 +152,7 @@ OPERATIONS = st.sampled_from(sorted(MODEL)).flatmap(
 ELEMENTS = st.tuples(st.sampled_from(["k", "l"]), st.lists(OPERATIONS, max_size=6))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     elements=st.lists(ELEMENTS, min_size=1, max_size=12),
     cuts=st.sets(st.integers(1, 11)),

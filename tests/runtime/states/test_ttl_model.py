@@ -173,7 +173,7 @@ def harness_of(ttl: StateTtlConfig, backend: InMemoryStateBackend, *, mutable: b
 @pytest.mark.parametrize("mutable", [False, True], ids=["plain", "mutable"])
 @pytest.mark.parametrize("visibility", list(VISIBILITY), ids=lambda each: each.name)
 @pytest.mark.parametrize("update", [UPDATE.OnCreateAndWrite, UPDATE.OnReadAndWrite])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(batches=histories(), ttl_ms=st.integers(1, 6), in_background=st.booleans())
 def test_any_batches_give_what_the_model_gives(
     mutable: bool,

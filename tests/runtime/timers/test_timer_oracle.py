@@ -90,7 +90,7 @@ def _pending(harness: KeyedOperatorHarness) -> set[tuple[str, bool, int]]:
     return set(found)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     steps=st.lists(st.lists(_STEP_CALLS, max_size=3), max_size=4),
     batches=st.lists(_BATCHES, min_size=1, max_size=6),

@@ -52,7 +52,7 @@ def by_key(rows: Iterable[Any]) -> dict[Any, list[Any]]:
     return found
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     batches=st.lists(st.lists(ROWS, max_size=15), max_size=5),
     chunk_rows=st.integers(1, 20),

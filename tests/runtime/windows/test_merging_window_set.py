@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.streaming import EventTimeSessionWindows, Time, TimeWindow
@@ -42,7 +42,6 @@ def _sets() -> list[MergingWindowSet]:
     ]
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(_WINDOWS, max_size=6), max_size=4))
 def test_state_of_live_windows_is_under_distinct_windows(
     batches: Sequence[Sequence[TimeWindow]],
@@ -75,7 +74,6 @@ def test_state_of_live_windows_is_under_distinct_windows(
         assert under == {}
 
 
-@settings(deadline=None)
 @given(st.lists(_WINDOWS, max_size=12))
 def test_sessions_are_merged_as_any_windows_are(windows: Sequence[TimeWindow]) -> None:
     sessions, general = _sets()

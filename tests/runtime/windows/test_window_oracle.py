@@ -157,7 +157,7 @@ class _Job:
         return sorted(map(tuple, outputs))
 
 
-_DEFAULT = settings(deadline=None, max_examples=50)
+_DEFAULT = settings(max_examples=50)
 
 
 @_DEFAULT

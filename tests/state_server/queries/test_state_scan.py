@@ -215,7 +215,6 @@ async def test_accumulators_and_what_has_expired_are_not_scanned(owner: Owner) -
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 @settings(
     max_examples=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())

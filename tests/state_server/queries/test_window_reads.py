@@ -94,9 +94,7 @@ def test_a_range_is_of_the_starts_of_windows_and_newest_counts_from_the_end(
     assert [len(decoded(value)) for value in each.values] == [1, 3]
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(data=st.data())
 def test_any_range_of_any_windows_reads_what_the_oracle_says(
     windowed: Owner, data: st.DataObject

@@ -106,7 +106,7 @@ def converted(value: Any, new: TypeInfo) -> Any:
 
 @pytest.mark.parametrize("place", NESTED)
 @pytest.mark.parametrize("written", WIDENED, ids=" to ".join)
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_a_widened_type_reads_every_stored_value_exactly(
     data: st.DataObject, written: tuple[str, str], place: str
@@ -129,7 +129,7 @@ def test_any_other_change_is_refused_and_names_both_types(written: tuple[str, st
         adapter(old, new)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(old=scalar_types(), middle=scalar_types(), new=scalar_types())
 def test_widening_is_transitive(old: TypeInfo, middle: TypeInfo, new: TypeInfo) -> None:
     if widens(old, middle) and widens(middle, new):

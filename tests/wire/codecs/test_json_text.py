@@ -36,7 +36,7 @@ def registration(kind: StateKind.ValueType, value: Any, **more: Any) -> StateReg
     )
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_a_key_comes_back_from_its_json(data: st.DataObject, keys: Wire) -> None:
     info, key = data.draw(keys.typed)
@@ -45,7 +45,7 @@ def test_a_key_comes_back_from_its_json(data: st.DataObject, keys: Wire) -> None
     assert encode(key_from_json(text, info)) == encode(key)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_a_value_of_every_type_has_a_json_text(data: st.DataObject, values: Wire) -> None:
     info, value = data.draw(values.typed)

@@ -19,7 +19,7 @@ from queryable_state.wire.schema.types import Field, Kind, TypeInfo, Types
 if TYPE_CHECKING:
     from tests.wire.conftest import Wire
 
-PROPERTY = settings(deadline=None, max_examples=60)
+PROPERTY = settings(max_examples=60)
 
 # Few letters, so that some begin with others; zero bytes are what escaping is about.
 TEXTS = st.text("\x00\x01aÿ", max_size=4)

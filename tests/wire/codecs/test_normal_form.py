@@ -24,7 +24,7 @@ from queryable_state.wire.values.value_codec import ValueCodec
 if TYPE_CHECKING:
     from tests.wire.conftest import Wire
 
-PROPERTY = settings(deadline=None, max_examples=60)
+PROPERTY = settings(max_examples=60)
 
 Pair = namedtuple("Pair", ["b", "a"])
 Colour = StrEnum("Colour", ["RED"])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.wire.conftest import Wire
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_a_type_comes_back_from_its_proto_and_from_its_name(
     data: st.DataObject, values: Wire

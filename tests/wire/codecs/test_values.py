@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from queryable_state.wire.schema.type_model import TypeInfo
 
 # A busy machine stalls: a slow example is no failure.
-PROPERTY = settings(deadline=None, max_examples=50)
+PROPERTY = settings(max_examples=50)
 
 
 class Unpicklable:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.wire.conftest import Wire
 
 # A busy machine stalls: a slow example is no failure.
-PROPERTY = settings(deadline=None, max_examples=150)
+PROPERTY = settings(max_examples=150)
 
 
 @PROPERTY

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.server.native_state.operators.layouts.key_columns import KeyColumns
@@ -54,7 +54,6 @@ def rows(draw: st.DrawFn) -> tuple[str, tuple[Any, ...]]:
     return json.dumps({"type": "struct", "fields": fields}), values
 
 
-@settings(deadline=None)
 @given(rows())
 def test_transcoding_equals_decoding_and_encoding(row: tuple[str, tuple[Any, ...]]) -> None:
     """Both ways, with another key behind the first one."""
@@ -68,7 +67,6 @@ def test_transcoding_equals_decoding_and_encoding(row: tuple[str, tuple[Any, ...
     assert transcoder.key(data) == key[2:]
 
 
-@settings(deadline=None)
 @given(rows(), st.integers(1, 30))
 def test_a_cut_key_is_no_key(row: tuple[str, tuple[Any, ...]], cut: int) -> None:
     """A part of an encoded key is never taken for another key."""
@@ -81,7 +79,6 @@ def test_a_cut_key_is_no_key(row: tuple[str, tuple[Any, ...]], cut: int) -> None
         transcoder.row(key[: max(2, len(key) - cut)], 2)
 
 
-@settings(deadline=None)
 @given(rows(), st.integers(1, 60))
 def test_a_cut_row_is_damage(row: tuple[str, tuple[Any, ...]], cut: int) -> None:
     """A row whose end is missing raises, or has the key of the whole row if that was padding."""
