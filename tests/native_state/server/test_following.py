@@ -188,6 +188,25 @@ async def test_a_checkpoint_that_is_removed_is_not_answered_from(
             await everything(client)
 
 
+async def test_a_checkpoint_that_cannot_be_read_for_a_while_is_read_again(
+    query: ReplayedQuery, serving: Serve
+) -> None:
+    query.commit(3)
+    async with serving(query.root, follow=True) as server, client_of(server) as client:
+        whole = await everything(client)
+        metadata = query.root / "metadata"
+        kept = metadata.rename(metadata.with_name("kept"))
+        metadata.mkdir()
+        found = await described(server, problem=str(metadata))
+        assert found.info.health == "ATTENTION"
+        assert await everything(client) == whole
+        metadata.rmdir()
+        kept.rename(metadata)
+        await described(server, problem="")
+        query.commit(4)
+        await until_batch(server, 4)
+
+
 async def test_another_query_at_the_place_is_not_answered_for(
     query: ReplayedQuery, serving: Serve
 ) -> None:

@@ -10,7 +10,7 @@ import json
 import uuid
 from typing import TYPE_CHECKING
 
-from queryable_state.server.checkpoint.file_systems.storage import MissingFileError, join
+from queryable_state.server.checkpoint.file_systems.storage import MissingFileError, is_local, join
 from queryable_state.server.native_state.files.checked_reads import CheckedReads
 from queryable_state.server.native_state.files.checkpoint_logs import parse_commit, parse_offsets
 from queryable_state.server.native_state.files.hdfs.hdfs_store_files import HdfsStoreFiles
@@ -24,7 +24,7 @@ from queryable_state.server.native_state.files.outcomes import (
 from queryable_state.server.native_state.files.rocksdb.rocksdb_store_files import RocksDbStoreFiles
 from queryable_state.server.native_state.files.store_files import Provider
 from queryable_state.server.native_state.files.version_chain import gone_batch
-from queryable_state.wire.errors import CheckpointError, VersionGoneError
+from queryable_state.wire.errors import VersionGoneError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,21 +66,28 @@ class QueryCheckpoint:
     def query_id(self) -> bytes:
         """The 16 bytes of the query's id, the same over restarts.
 
-        Raises CheckpointError if the folder is no checkpoint of a query.
+        Raises MissingFileError if the folder is no checkpoint of a query.
         """
         files = CheckedReads(self._storage, self.root)
         path = files.path("metadata")
         try:
             data = files.read("metadata")
         except MissingFileError as problem:
-            raise CheckpointError(
-                f"{self.root} is no checkpoint of a Structured Streaming query, it has no file "
-                "`metadata`: give the checkpointLocation of the query"
+            what = "it has no file `metadata`" if self.has_files() else "it is empty or missing"
+            literal = is_local(self.root) and "%" in self.root
+            raise MissingFileError(
+                f"{self.root} is no checkpoint of a Structured Streaming query, {what}: give the "
+                "checkpointLocation of the query"
+                + (", with spaces as they are: percent signs are literal" if literal else "")
             ) from problem
         try:
             return uuid.UUID(json.loads(data)["id"]).bytes
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise damaged(path, f"it has no id of a query ({problem!r})") from problem
+
+    def has_files(self) -> bool:
+        """True if something is in the folder, other than files that are being written."""
+        return any(not name.startswith(".") for name in self._storage.list(self.root))
 
     def committed_batches(self) -> list[int]:
         """Batches with a file in `commits`, ascending: complete, and not yet removed."""

@@ -7,6 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from queryable_state.server.checkpoint.file_systems.storage import MissingFileError
 from queryable_state.server.coordinator.status.finding import ERROR, WARNING, finding
 from queryable_state.server.native_state.server.batch_facts import PARTITIONS, BatchFacts
 from queryable_state.wire.errors import (
@@ -133,7 +134,7 @@ class Follower:
         served, checkpoint, threads = self._served, self._checkpoint, self._threads
         try:
             query_id = await threads.run(checkpoint.query_id)
-        except CheckpointError as problem:
+        except MissingFileError as problem:
             served.refuse(
                 CheckpointError(
                     f"{served.uri} was removed while it was served, so its state is unknown: start "
@@ -172,6 +173,8 @@ class Follower:
             facts = await threads.run(BatchFacts.of, checkpoint, newest)
             await self._reload(facts)
             self._committed(facts)
+        elif newest == served.facts.batch:
+            self._is_current()
 
     async def _was_repeated(self) -> bool:
         """True if the served batch was committed once more, with maybe another result."""
@@ -206,6 +209,9 @@ class Follower:
 
     def _committed(self, facts: BatchFacts) -> None:
         self.lag_ms = max(0, time.time_ns() // 1_000_000 - facts.commit_time_ms)
+        self._is_current()
+
+    def _is_current(self) -> None:
         self.finding = None
         self._failing_since_s = 0.0
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import logging
-import time
 from typing import TYPE_CHECKING, Self
 
 from queryable_state.server.checkpoint.file_systems.storage import is_local
@@ -16,15 +14,15 @@ from queryable_state.server.checkpoint_server.state_folder import StateFolder
 from queryable_state.server.checkpoint_server.stoppable_load import unless_stopped
 from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
 from queryable_state.server.native_state.files.query_name import query_name
-from queryable_state.server.native_state.server.batch_facts import BatchFacts
+from queryable_state.server.native_state.server.first_load import FirstLoad
 from queryable_state.server.native_state.server.follower import Follower
 from queryable_state.server.native_state.server.native_catalog import NativeCatalog
 from queryable_state.server.native_state.server.native_reader import NativeReader
+from queryable_state.server.native_state.server.native_threads import NativeThreads
 from queryable_state.server.native_state.server.owners import Owners
 from queryable_state.server.native_state.server.served_query import ServedQuery
 from queryable_state.server.native_state.server.shared_router import SharedRouter
 from queryable_state.server.native_state.server.states_reader import StatesReader
-from queryable_state.server.native_state.store.batch_times import BatchTimes
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.routers.local_router import LocalRouter
@@ -32,13 +30,11 @@ from queryable_state.server.security.server_tls import ServerTls
 from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.ports import PortSpec
 from queryable_state.server.serving.public_server import PublicServer
-from queryable_state.server.state_server.base.background_thread import BackgroundThread
 from queryable_state.server.state_server.base.lease import Lease
-from queryable_state.server.state_server.base.thread_pool import ThreadPool
 from queryable_state.server.state_server.queries.state_reader import StateReader
 from queryable_state.server.state_server.stores.store_table import StoreTable
 from queryable_state.server.web.api.job_control import NoOperations
-from queryable_state.wire.errors import CheckpointError, InvalidRequestError, VersionGoneError
+from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.security.signed_calls import CallSigner
 
 if TYPE_CHECKING:
@@ -50,17 +46,9 @@ if TYPE_CHECKING:
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
     from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 
-_log = logging.getLogger(__name__)
-
 _LOCAL_POLL_S = 0.02
 _REMOTE_POLL_S = 0.5
 _REMOTE_CHECK_S = 5.0
-# Each batch takes a request for each store of each partition.
-_REMOTE_THREADS = 32
-_PROGRESS_S = 5.0
-_FIRST_BATCH_POLL_S = 0.2
-# The job may remove the newest batch that was listed before it is read.
-_STARTS = 5
 
 
 class NativeServer(PublicServer):
@@ -100,42 +88,18 @@ class NativeServer(PublicServer):
         return self._served
 
     async def __aenter__(self) -> Self:
-        settings = self.settings
-        uri = settings.spark_checkpoint
+        settings, uri = self.settings, self.settings.spark_checkpoint
         # Before the state is loaded, which may take long.
         tls, owners = ServerTls.of(settings.tls), Owners(settings.servers, _own(settings))
         async with contextlib.AsyncExitStack() as stack:
             folder = await asyncio.to_thread(StateFolder, settings.directory)
             stack.push_async_callback(asyncio.to_thread, folder.remove)
+            threads = NativeThreads(settings.transfer_threads, is_local=is_local(uri))
+            stack.push_async_callback(threads.aclose)
             storage = await asyncio.to_thread(storage_of, uri, settings.storage_options)
             checkpoint = QueryCheckpoint(storage, uri)
-            background = BackgroundThread()
-            stack.push_async_callback(background.aclose)
-            loading = ThreadPool("loading", settings.transfer_threads)
-            threads = ThreadPool(
-                "following",
-                settings.transfer_threads
-                if is_local(uri)
-                else max(settings.transfer_threads, _REMOTE_THREADS),
-            )
-            for pool in (loading, threads):
-                stack.push_async_callback(pool.aclose)
-            query_id = await threads.run(checkpoint.query_id)
-            table, lease, batch_times = StoreTable(owners.server_id), Lease(), BatchTimes()
-            served = ServedQuery(
-                uri,
-                query_id,
-                table,
-                lease,
-                owners,
-                background,
-                loading,
-                threads,
-                batch_times,
-                follows=settings.follow,
-                kept_batches=settings.kept_batches,
-            )
-            stack.push_async_callback(served.aclose)
+            first = FirstLoad(checkpoint, threads.following, follows=settings.follow)
+            query_id = await unless_stopped(first.query_id(), self.shutdown, uri)
             states = StatesReader(
                 checkpoint,
                 query_id,
@@ -144,40 +108,24 @@ class NativeServer(PublicServer):
                 backend=settings.backend,
                 kept_batches=settings.kept_batches,
             )
-            await unless_stopped(
-                self._load(served, checkpoint, states, threads), self.shutdown, uri
+            table, lease = StoreTable(owners.server_id), Lease()
+            served = ServedQuery(
+                uri,
+                query_id,
+                table,
+                lease,
+                owners,
+                threads,
+                follows=settings.follow,
+                kept_batches=settings.kept_batches,
             )
-            follower = None
-            if settings.follow:
-                follower = Follower(
-                    served,
-                    checkpoint,
-                    threads,
-                    states.read,
-                    states.operators,
-                    poll_s=settings.poll_interval_ms / 1000
-                    or (_LOCAL_POLL_S if is_local(uri) else _REMOTE_POLL_S),
-                    check_s=0.0 if is_local(uri) else _REMOTE_CHECK_S,
-                )
-                following = asyncio.create_task(follower.run())
-                stack.push_async_callback(asyncio.wait, [following])
-                stack.callback(following.cancel)
-            reader = NativeReader(
-                served,
-                StateReader(
-                    table,
-                    lease,
-                    settings.limits,
-                    background,
-                    server_id=owners.server_id,
-                    default_deadline_ms=settings.default_deadline_ms,
-                ),
-                default_deadline_ms=settings.default_deadline_ms,
-            )
+            stack.push_async_callback(served.aclose)
+            await unless_stopped(first.load(served, states, lazy=settings.lazy), self.shutdown, uri)
+            follower = self._follower(stack, served, checkpoint, states, threads)
+            reader = self._reader(served, table, lease, threads, owners)
             catalog = NativeCatalog(served, self.name, owners, follower)
-            router = self._router(stack, reader, catalog, owners)
             ports = PublicPorts(
-                router,
+                self._router(stack, reader, catalog, owners),
                 settings,
                 stack,
                 self.shutdown,
@@ -196,6 +144,53 @@ class NativeServer(PublicServer):
             self._stack = stack.pop_all()
         return self
 
+    def _follower(
+        self,
+        stack: contextlib.AsyncExitStack,
+        served: ServedQuery,
+        checkpoint: QueryCheckpoint,
+        states: StatesReader,
+        threads: NativeThreads,
+    ) -> Follower | None:
+        """Follows the query until `stack` ends; None if the server stays at its batch."""
+        if not self.settings.follow:
+            return None
+        on_disk = is_local(served.uri)
+        poll_s = _LOCAL_POLL_S if on_disk else _REMOTE_POLL_S
+        follower = Follower(
+            served,
+            checkpoint,
+            threads.following,
+            states.read,
+            states.operators,
+            poll_s=self.settings.poll_interval_ms / 1000 or poll_s,
+            check_s=0.0 if on_disk else _REMOTE_CHECK_S,
+        )
+        following = asyncio.create_task(follower.run())
+        stack.push_async_callback(asyncio.wait, [following])
+        stack.callback(following.cancel)
+        return follower
+
+    def _reader(
+        self,
+        served: ServedQuery,
+        table: StoreTable,
+        lease: Lease,
+        threads: NativeThreads,
+        owners: Owners,
+    ) -> NativeReader:
+        """Reads the partitions that this server has."""
+        deadline_ms = self.settings.default_deadline_ms
+        own = StateReader(
+            table,
+            lease,
+            self.settings.limits,
+            threads.background,
+            server_id=owners.server_id,
+            default_deadline_ms=deadline_ms,
+        )
+        return NativeReader(served, own, default_deadline_ms=deadline_ms)
+
     def _router(
         self,
         stack: contextlib.AsyncExitStack,
@@ -204,7 +199,7 @@ class NativeServer(PublicServer):
         owners: Owners,
     ) -> Router:
         """Routes to this process alone, or to all servers that share the partitions."""
-        own = LocalRouter(reader, catalog)
+        settings, own = self.settings, LocalRouter(reader, catalog)
         if not owners.are_several:
             return own
         locations = LocationTable(catalog)
@@ -213,55 +208,13 @@ class NativeServer(PublicServer):
             locations,
             server_id=owners.server_id,
             engine=reader,
-            signer=CallSigner(self.settings.secret) if self.settings.secret else None,
-            connector=self.settings.tls.connector(),
-            default_deadline_ms=self.settings.default_deadline_ms,
+            signer=CallSigner(settings.secret) if settings.secret else None,
+            connector=settings.tls.connector(),
+            default_deadline_ms=settings.default_deadline_ms,
         )
         router = SharedRouter(own, others)
         stack.push_async_callback(router.aclose)
         return router
-
-    async def _load(
-        self,
-        served: ServedQuery,
-        checkpoint: QueryCheckpoint,
-        states: StatesReader,
-        threads: ThreadPool,
-    ) -> None:
-        """Begins at the newest committed batch; loads all partitions unless `lazy`."""
-        for attempt in range(1, _STARTS + 1):
-            while not (batches := await threads.run(checkpoint.committed_batches)):
-                if not self.settings.follow:
-                    raise CheckpointError(
-                        f"{served.uri} has no committed batch yet: serve it after its first "
-                        "batch, or with --follow, which waits for it"
-                    )
-                await asyncio.sleep(_FIRST_BATCH_POLL_S)
-            try:
-                facts = await threads.run(BatchFacts.of, checkpoint, batches[-1])
-                served.begin(await threads.run(states.read, facts), facts)
-                if not self.settings.lazy:
-                    await self._load_all(served)
-            except VersionGoneError:
-                # The query went on meanwhile and removed the files of its older batches.
-                if attempt == _STARTS:
-                    raise
-            else:
-                return
-
-    async def _load_all(self, served: ServedQuery) -> None:
-        begun_s = time.monotonic()
-        loading = asyncio.ensure_future(served.load_all())
-        while not (await asyncio.wait({loading}, timeout=_PROGRESS_S))[0]:
-            _log.info("%s: %s", served.uri, served.progress)
-        loading.result()
-        _log.info(
-            "%s: %s as of batch %d, in %.1f s",
-            served.uri,
-            served.progress,
-            served.facts.batch,
-            time.monotonic() - begun_s,
-        )
 
 
 def _new_paths(directory: Path) -> Callable[[], Path]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from queryable_state.server.native_state.server.batch_commit import commit_batch
 from queryable_state.server.native_state.server.partition_calls import PartitionCalls
 from queryable_state.server.native_state.server.served_partition import ServedPartition
+from queryable_state.server.native_state.store.batch_times import BatchTimes
 from queryable_state.server.native_state.store.native_store import NativeStore
 from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
 from queryable_state.server.storage.store import NOTHING_COMMITTED
@@ -18,12 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from queryable_state.server.native_state.server.batch_facts import BatchFacts
+    from queryable_state.server.native_state.server.native_threads import NativeThreads
     from queryable_state.server.native_state.server.owners import Owners
     from queryable_state.server.native_state.server.query_states import QueryStates
-    from queryable_state.server.native_state.store.batch_times import BatchTimes
-    from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
-    from queryable_state.server.state_server.base.thread_pool import ThreadPool
     from queryable_state.server.state_server.queries.requested_version import RequestedVersion
     from queryable_state.server.state_server.stores.job_stores import JobStores
     from queryable_state.server.state_server.stores.store_table import StoreTable
@@ -53,15 +52,11 @@ class ServedQuery:
         table: StoreTable,
         lease: Lease,
         owners: Owners,
-        background: BackgroundThread,
-        loading: ThreadPool,
-        following: ThreadPool,
-        batch_times: BatchTimes,
+        threads: NativeThreads,
         *,
         follows: bool,
         kept_batches: int,
     ) -> None:
-        """`loading`: threads of first loads, for which commits, on `following`, do not wait."""
         self.uri = uri
         self.query_id = query_id
         self.states: QueryStates
@@ -72,11 +67,11 @@ class ServedQuery:
         self._table = table
         self._lease = lease
         self._owners = owners
-        self._background = background
-        self._loading = loading
-        self._following = following
-        self._calls = PartitionCalls(following, background)
-        self._batch_times = batch_times
+        self._background = threads.background
+        self._loading = threads.loading
+        self._following = threads.following
+        self._calls = PartitionCalls(threads.following, threads.background)
+        self._batch_times = BatchTimes()
         self._follows = follows
         self._kept_batches = kept_batches
         self._partitions: list[ServedPartition] = []
