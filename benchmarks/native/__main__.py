@@ -2,7 +2,8 @@
 
 A query of plain Structured Streaming writes a million keys. A server loads its checkpoint, and a
 client looks up random keys of it, of our own state, and with Spark's state reader. Then a query
-runs batch after batch, with a follower and without. Every answer is checked.
+runs batch after batch, with a follower and without, and its checkpoint is followed on S3. Every
+answer is checked.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import statistics
 import sys
 import tempfile
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.arguments import EXPERIMENTS, add_common_arguments, write_run
 from benchmarks.child_process import LineProcess
@@ -23,8 +24,13 @@ from benchmarks.figures import table, thousands
 from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.signals import run_async
 
+if TYPE_CHECKING:
+    from benchmarks.native.replayed import ReplayedCheckpoint
+
 IN_FLIGHT = (1, 64, 1024)
 READER_LOOKUPS = 10
+PARTITIONS = 2
+WARM_UP_BATCHES = 20
 S3_DELAYS_MS = (0, 50)
 
 
@@ -44,6 +50,9 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=100, help="of each run with a follower")
     parser.add_argument("--s3-batches", type=int, default=40, help="with a checkpoint on S3")
+    parser.add_argument(
+        "--s3-partitions", type=int, nargs="+", default=[2, 50], help="state partitions of them"
+    )
     add_common_arguments(
         parser,
         rounds="of all loops",
@@ -53,7 +62,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.quick:
         options.keys, options.batches, options.rounds, options.seconds = 100_000, 20, 1, 0.5
-        options.s3_batches = 10
+        options.s3_batches, options.s3_partitions = 10, [2]
     # Before the first import of gRPC, in this process and its children.
     os.environ.setdefault("GRPC_EXPERIMENTS", EXPERIMENTS)
     return run_async(run(options))
@@ -69,8 +78,9 @@ async def run(options: argparse.Namespace) -> int:
             spark = SparkQueries(process)
             figures["lookups"] = await _lookups(spark, options)
             figures["following"] = await _following(spark, options.batches)
-            checkpoint = (await spark.call("stop"))["checkpoint"]
-            figures["object_store"] = await _on_object_store(checkpoint, options.s3_batches)
+            figures["object_store"] = await _on_object_store(
+                spark, options.s3_partitions, options.s3_batches
+            )
     print("\n".join([*machine.lines(), meter.line()]))
     print(_report(figures, options.keys))
     write_run(options, machine, meter, figures)
@@ -110,7 +120,7 @@ async def _following(spark: SparkQueries, batches: int) -> dict[str, Any]:
     from benchmarks.native.lookups import freshness_ms
     from benchmarks.native.served import ServedCheckpoint
 
-    checkpoint = (await spark.call("run"))["checkpoint"]
+    checkpoint = (await spark.call("run", PARTITIONS, WARM_UP_BATCHES))["checkpoint"]
     alone = (await spark.call("batches", batches))["ms"]
     with ServedCheckpoint(checkpoint, "--follow") as served:
         fresh = await freshness_ms(served.address, checkpoint, batches)
@@ -118,6 +128,7 @@ async def _following(spark: SparkQueries, batches: int) -> dict[str, Any]:
         followed = (await spark.call("batches", batches))["ms"]
         cpu_ms = (served.cpu_s - cpu_s) * 1000 / batches
     alone_again = (await spark.call("batches", batches))["ms"]
+    await spark.call("stop")
     return {
         "freshness_ms": sorted(fresh),
         "alone_ms": alone + alone_again,
@@ -126,26 +137,42 @@ async def _following(spark: SparkQueries, batches: int) -> dict[str, Any]:
     }
 
 
-async def _on_object_store(checkpoint: str, batches: int) -> list[dict[str, Any]]:
+async def _on_object_store(
+    spark: SparkQueries, numbers_of_partitions: list[int], batches: int
+) -> list[dict[str, Any]]:
     """Freshness with a checkpoint on S3, for each time that its requests take."""
-    from benchmarks.native.lookups import replayed_freshness_ms
     from benchmarks.native.replayed import ReplayedCheckpoint
-    from benchmarks.native.served import ServedCheckpoint
 
     found: list[dict[str, Any]] = []
     command = [sys.executable, "-m", "benchmarks.native.s3_server"]
     with LineProcess("the S3 server", command) as server:
         url = server.read()["url"]
-        storage = json.dumps({"endpoint_url": url, "key": "test", "secret": "test"})
-        for delay_ms in S3_DELAYS_MS:
-            replayed = ReplayedCheckpoint(checkpoint, url, "bucket", f"after-{delay_ms}-ms")
-            replayed.commit(replayed.last - batches)
-            with ServedCheckpoint(replayed.uri, "--follow", "--storage-options", storage) as served:
-                server.command(json.dumps(delay_ms))
-                fresh = await replayed_freshness_ms(served.address, replayed, batches)
-                server.command("0")
-            found.append({"delay_ms": delay_ms, "freshness_ms": sorted(fresh)})
+        for partitions in numbers_of_partitions:
+            written = await spark.call("run", partitions, batches + 1)
+            await spark.call("stop")
+            for delay_ms in S3_DELAYS_MS:
+                name = f"{partitions}-partitions-{delay_ms}-ms"
+                replayed = ReplayedCheckpoint(written["checkpoint"], url, "bucket", name)
+                replayed.commit(replayed.last - batches)
+                fresh = await _replayed_freshness_ms(server, url, replayed, delay_ms, batches)
+                found.append({"partitions": partitions, "delay_ms": delay_ms, **fresh})
     return found
+
+
+async def _replayed_freshness_ms(
+    server: LineProcess, url: str, replayed: ReplayedCheckpoint, delay_ms: int, batches: int
+) -> dict[str, Any]:
+    from benchmarks.native.lookups import replayed_freshness_ms
+    from benchmarks.native.served import ServedCheckpoint
+
+    storage = json.dumps({"endpoint_url": url, "key": "test", "secret": "test"})
+    with ServedCheckpoint(replayed.uri, "--follow", "--storage-options", storage) as served:
+        server.command(str(delay_ms))
+        cpu_s = served.cpu_s
+        fresh = await replayed_freshness_ms(served.address, replayed, batches)
+        cpu_ms = (served.cpu_s - cpu_s) * 1000 / batches
+        server.command("0")
+    return {"freshness_ms": sorted(fresh), "server_cpu_ms_per_batch": cpu_ms}
 
 
 def _report(figures: dict[str, Any], keys: int) -> str:
@@ -198,9 +225,10 @@ def _report(figures: dict[str, Any], keys: int) -> str:
 def _object_store_line(found: dict[str, Any]) -> str:
     fresh = found["freshness_ms"]
     return (
-        f"commits/N on S3 to an answer, {found['delay_ms']} ms before each request: p50 "
-        f"{fresh[len(fresh) // 2]:.0f} ms, p99 {fresh[int(len(fresh) * 0.99)]:.0f} ms, of "
-        f"{len(fresh)} batches"
+        f"commits/N on S3 to an answer, {found['partitions']} partitions, {found['delay_ms']} ms "
+        f"before each request: p50 {fresh[len(fresh) // 2]:.0f} ms, p99 "
+        f"{fresh[int(len(fresh) * 0.99)]:.0f} ms of {len(fresh)} batches; the follower uses "
+        f"{found['server_cpu_ms_per_batch']:.0f} ms of CPU a batch"
     )
 
 
