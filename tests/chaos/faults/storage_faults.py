@@ -22,13 +22,23 @@ if TYPE_CHECKING:
 
 _SETTLE_S = 0.3
 _CHECKPOINTS_S = 60.0
+_COMMIT_S = 420.0
 
 
 def fail_writes(site: Site) -> str:
-    """No file of a state server may grow for a while: its writes fail with EFBIG."""
+    """No file of a state server may grow for a while: its writes fail with EFBIG.
+
+    It begins at any moment, which mostly fails changelogs, or right behind a commit, where the
+    flushes of a checkpoint fail.
+    """
     server = site.a_server()
     limit = site.chance.choice([0, 0, 4096, 65536])
     seconds = site.chance.uniform(0.3, 3.0)
+    behind = site.chance.random() < 0.5
+    if behind:
+        # Tables of one batch are small: only this limit fails them.
+        limit = 0
+        site.wait_commits(1, _COMMIT_S)
     try:
         unlimited = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (limit, unlimited[1]))
@@ -36,7 +46,8 @@ def fail_writes(site: Site) -> str:
         resource.prlimit(server.pid, resource.RLIMIT_FSIZE, unlimited)
     except ProcessLookupError:
         return f"{server}, which ended meanwhile"
-    return f"{server}: over {limit} bytes for {seconds:.1f} s"
+    when = ", from a commit on" if behind else ""
+    return f"{server}: over {limit} bytes for {seconds:.1f} s{when}"
 
 
 def damage_checkpoint(site: Site) -> str:

@@ -152,6 +152,7 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
         self, request: backend_pb2.SnapshotRequest, context: Context
     ) -> AsyncIterator[backend_pb2.SnapshotEvent]:
         async with TimedBoundary(context, "Snapshot", self.calls):
+            await self._opener.replace_failed(request.query_id)
             events = self._snapshots.write(request)
             async with aclosing(events):
                 async for event in events:

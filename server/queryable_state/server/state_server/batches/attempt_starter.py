@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, changes_pb2, coordinator_pb2
+from queryable_state.server.state_server.batches.running_batch import RunningBatch
 from queryable_state.server.state_server.batches.store_opener import Opening, StoreOpener
 from queryable_state.server.state_server.stores.due_timers import (
     due_query,
@@ -60,7 +61,7 @@ class AttemptStarter:
         self._file_systems = file_systems
         self._compactor = compactor
         self._server_id = server_id
-        self._batches: dict[bytes, _Batch] = {}
+        self._batches: dict[bytes, RunningBatch] = {}
         self._newest: dict[bytes, int] = {}
         self._opener = StoreOpener(
             coordinator,
@@ -72,7 +73,7 @@ class AttemptStarter:
             server_id=server_id,
             newest_batch=self._newest_batch,
         )
-        self._batch_calls: SingleFlight[tuple[bytes, bytes, int], _Batch] = SingleFlight()
+        self._batch_calls: SingleFlight[tuple[bytes, bytes, int], RunningBatch] = SingleFlight()
         self._register_calls: SingleFlight[
             tuple[bytes, str, tuple[bytes, ...]], Sequence[registration_pb2.StateRegistration]
         ] = SingleFlight()
@@ -115,7 +116,7 @@ class AttemptStarter:
         response = backend_pb2.BeginResponse(
             token=changes_pb2.Token(run_epoch=clocks.run_epoch, task_attempt=request.task_attempt),
             batch_timestamp_ms=clocks.batch_timestamp_ms,
-            watermark_ms=_watermark(clocks.watermarks_ms, request.operator_depth),
+            watermark_ms=batch.watermark_ms(request.operator_depth),
             states=states,
             complete_since_batch=subtask.complete_since_batch,
             sealed_before=subtask.store.staged_version == request.batch_id,
@@ -132,8 +133,8 @@ class AttemptStarter:
     async def open_subtasks(self, request: backend_pb2.OpenSubtasksRequest) -> None:
         """Opens subtasks at the batch before `batch_id`: all of them, or raises.
 
-        Open subtasks stay as they are. Opening continues if the caller is cancelled, and the
-        next call for the same subtasks joins it.
+        Open subtasks stay as they are, unless their store accepts no more writes. Opening
+        continues if the caller is cancelled, and the next call for the same subtasks joins it.
         """
         self._lease.check()
         query_id, batch_id = request.query_id, request.batch_id
@@ -156,7 +157,7 @@ class AttemptStarter:
             *(
                 self._opener.opened(subtask, opening)
                 for subtask in wanted
-                if self._table.subtask(subtask) is None
+                if (former := self._table.subtask(subtask)) is None or former.store.write_failure()
             ),
             return_exceptions=True,
         )
@@ -166,6 +167,24 @@ class AttemptStarter:
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+
+    async def replace_failed(self, query_id: bytes) -> None:
+        """Replaces the stores of a job that accept no more writes, if they can be replaced now."""
+        job = self._table.job(query_id)
+        subtasks = () if job is None else job.subtasks.values()
+        failed = [subtask for subtask in subtasks if subtask.store.write_failure()]
+        if job is None or not failed:
+            return
+        await self.open_subtasks(
+            backend_pb2.OpenSubtasksRequest(
+                query_id=query_id,
+                batch_id=job.committed_version + 1,
+                subtasks=[subtask.id.to_proto() for subtask in failed],
+                storage=job.settings,
+                commit_time_ms=job.info.commit_time_ms,
+                watermark_ms=job.info.watermark_ms,
+            )
+        )
 
     def is_opening(self, query_id: bytes) -> bool:
         """True while a subtask of a job is being opened."""
@@ -200,7 +219,7 @@ class AttemptStarter:
             self._compactor.wake()
         job.check_uncommitted(batch_id)
 
-    async def _batch(self, request: backend_pb2.BeginRequest) -> _Batch:
+    async def _batch(self, request: backend_pb2.BeginRequest) -> RunningBatch:
         query_id = request.subtask.query_id
         key = (request.run_id, request.batch_id)
         known = self._batches.get(query_id)
@@ -213,7 +232,7 @@ class AttemptStarter:
         self._newest[query_id] = request.batch_id
         return batch
 
-    async def _asked(self, query_id: bytes, key: tuple[bytes, int], config_id: str) -> _Batch:
+    async def _asked(self, query_id: bytes, key: tuple[bytes, int], config_id: str) -> RunningBatch:
         clocks = await self._coordinator.begin_batch(
             coordinator_pb2.BeginBatchRequest(
                 query_id=query_id,
@@ -223,7 +242,7 @@ class AttemptStarter:
                 config_id=config_id,
             )
         )
-        return _Batch(key, clocks, await self._files(query_id, clocks.storage))
+        return RunningBatch(key, clocks, await self._files(query_id, clocks.storage))
 
     async def _files(self, query_id: bytes, storage: JobStorage) -> JobFiles | None:
         job = self._table.job(query_id)
@@ -278,17 +297,3 @@ class AttemptStarter:
             )
         )
         return tuple(response.states)
-
-
-class _Batch(NamedTuple):
-    """The coordinator's clocks of a batch, and access to the job's files."""
-
-    key: tuple[bytes, int]
-    """Run and batch id."""
-    clocks: coordinator_pb2.BeginBatchResponse
-    files: JobFiles | None
-
-
-def _watermark(watermarks_ms: Sequence[int], depth: int) -> int:
-    """Returns the watermark of an operator at a depth: that of the batch `depth` batches ago."""
-    return watermarks_ms[min(depth, len(watermarks_ms) - 1)] if watermarks_ms else 0

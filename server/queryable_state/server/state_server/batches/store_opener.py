@@ -97,7 +97,7 @@ class StoreOpener:
             _log.error(
                 "%s: its store accepts no more writes (%s), and another one cannot be opened: %s. "
                 "Its state stays readable, but changes stay in memory and checkpoints fail; the "
-                "next batch tries again. Make room on the disk of this executor",
+                "next batch or checkpoint tries again. Make room on the disk of this executor",
                 subtask_id,
                 former.store.write_failure(),
                 problem,
@@ -119,6 +119,7 @@ class StoreOpener:
     async def _open(self, subtask_id: SubtaskId, opening: Opening) -> OwnedSubtask:
         generation = self._generation
         former = self._table.subtask(subtask_id)
+        mark = _mark(former)
         if former is not None:
             _log.warning(
                 "%s: its store accepts no more writes and is replaced: %s",
@@ -130,10 +131,14 @@ class StoreOpener:
         try:
             self._check_current(subtask_id, opening, generation)
             if restored.copy_of is not None:
-                opened = self._as_before(restored.copy_of)
+                opened = coordinator_pb2.OpenSubtaskResponse(
+                    placement_version=restored.copy_of.placement_version,
+                    complete_since_batch=restored.copy_of.complete_since_batch,
+                )
             else:
                 opened = await self._noted(subtask_id, opening, restored)
                 self._check_current(subtask_id, opening, generation)
+            self._check_unchanged(subtask_id, former, mark)
             subtask = OwnedSubtask(
                 subtask_id, restored.store, opened.placement_version, opened.complete_since_batch
             )
@@ -144,8 +149,7 @@ class StoreOpener:
             raise
         for other in retired:
             _log.warning("dropping %s: its operator runs at another parallelism", other.id)
-        replaced = self._table.subtask(subtask_id)
-        for other in retired if replaced is None else (*retired, replaced):
+        for other in retired if former is None else (*retired, former):
             self._table.remove(other)
             self._background.run(other.store.destroy)
         if restored.history is not None:
@@ -191,19 +195,6 @@ class StoreOpener:
             if self._lease.placement_version <= max(known, opened.placement_version):
                 return opened
 
-    def _as_before(self, former: OwnedSubtask) -> coordinator_pb2.OpenSubtaskResponse:
-        """The answer of the coordinator to the opening of a store that has been copied."""
-        if self._table.subtask(former.id) is not former:
-            raise PlacementError(
-                f"{former.id} left server {self._server_id} while its store was copied: locate "
-                "its owner again",
-                placement_version=self._lease.placement_version,
-            )
-        return coordinator_pb2.OpenSubtaskResponse(
-            placement_version=former.placement_version,
-            complete_since_batch=former.complete_since_batch,
-        )
-
     async def _store(
         self, subtask_id: SubtaskId, opening: Opening, former: OwnedSubtask | None
     ) -> Restored:
@@ -233,6 +224,20 @@ class StoreOpener:
         )
         return Restored(store=store)
 
+    def _check_unchanged(
+        self, subtask_id: SubtaskId, former: OwnedSubtask | None, mark: tuple[object, ...]
+    ) -> None:
+        """Raises if the store to be replaced has sealed, committed or left meanwhile.
+
+        The new store lacks a seal that was acknowledged after the sealed files were listed.
+        """
+        if self._table.subtask(subtask_id) is not former or _mark(former) != mark:
+            raise PlacementError(
+                f"{subtask_id} has changed on server {self._server_id} while its store was "
+                "replaced: begin again",
+                placement_version=self._lease.placement_version,
+            )
+
     def _check_current(self, subtask_id: SubtaskId, opening: Opening, generation: int) -> None:
         """Raises if the restored store may be out of date."""
         self._lease.check()
@@ -245,3 +250,11 @@ class StoreOpener:
                 f"{opening.batch_id}, and superseded meanwhile: begin again",
                 placement_version=self._lease.placement_version,
             )
+
+
+def _mark(subtask: OwnedSubtask | None) -> tuple[object, ...]:
+    """What changes with each seal and commit of a store."""
+    if subtask is None:
+        return ()
+    store = subtask.store
+    return store.committed_version, store.staged_version, store.staged_token
