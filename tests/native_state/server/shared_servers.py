@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,5 @@ async def two_servers(
 
 
 def json_of(key: Any) -> str:
-    """The JSON of a key of the fixtures."""
-    start, end = (each.strftime("%Y-%m-%dT%H:%M:%SZ") for each in key.window)
-    return f'[{{"start": "{start}", "end": "{end}"}}, {key[1]}]'
+    """The JSON of a key: rows are arrays, times are texts."""
+    return json.dumps(key, default=lambda time: time.strftime("%Y-%m-%dT%H:%M:%SZ"))

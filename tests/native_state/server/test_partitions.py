@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.native_state.server.conftest import client_of, everything, keys_of, until_batch
+from tests.native_state.server.replay import ReplayedQuery
 from tests.native_state.server.shared_servers import json_of, two_servers
 
 from queryable_state.server.native_state.server.owners import Owners
@@ -16,9 +17,8 @@ from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from typing import Any
-
-    from tests.native_state.server.replay import ReplayedQuery
 
     from queryable_state.server.native_state.server.native_server import NativeServer
 
@@ -98,6 +98,30 @@ async def test_servers_share_the_partitions_and_each_answers_every_key(
         assert {each.info.version for each in found if each is not None} == {5}
         async with serving(query.root) as alone, client_of(alone) as expected:
             assert await everything(client) == await everything(expected)
+
+
+async def test_servers_that_share_a_query_go_on_with_other_partitions(
+    serving: Serve, tmp_path: Path
+) -> None:
+    """Spark repartitioned its state from 2 to 5 partitions in batch 8."""
+    query = ReplayedQuery.of_fixture("aggregation-repartitioned", tmp_path)
+    query.commit(6)
+    async with (
+        two_servers(serving, query.root, follow=True) as running,
+        AsyncExitStack() as stack,
+    ):
+        clients = [await stack.enter_async_context(client_of(server)) for server in running]
+        for batch in range(6, query.last_batch + 1):
+            query.commit(batch)
+            for server in running:
+                await until_batch(server, batch)
+            async with serving(query.root) as alone, client_of(alone) as expected:
+                whole = await everything(expected)
+            for server, client in zip(running, clients, strict=True):
+                assert await everything(client) == whole
+                keys = await keys_of(client)
+                assert all(await client.get_kv_states("query", "aggregation", keys))
+                await json_look_ups(server, keys)
 
 
 async def json_look_ups(server: NativeServer, keys: list[Any]) -> None:
