@@ -115,10 +115,10 @@ def _until_ended(served: NativeQuery, until_s: float) -> None:
 def test_a_server_that_is_killed_is_started_again_beside_the_query(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    query = counting(spark, tmp_path / "orders" / "checkpoint")
+    query = counting(spark, tmp_path / "all orders" / "checkpoint")
     try:
         first = serve_query(query, web="off")
-        assert first.name == "orders"
+        assert first.name == "all orders"
         os.kill(first.pid, signal.SIGKILL)
         with serve_query(query, "again", web="off") as served, client_of(served) as client:
             value = client.get_kv_state("again", "aggregation", 3)

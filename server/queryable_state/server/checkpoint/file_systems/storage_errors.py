@@ -29,6 +29,7 @@ _ADVICE = {
     errno.ENAMETOOLONG: "the path is too long: choose a shorter directory, job name or uid",
     errno.ELOOP: "its symbolic links form a loop: choose another directory",
 }
+_READING = frozenset({"read", "list", "find", "get the size of", "get the time of"})
 _TEMPORARY = frozenset(
     {
         errno.EAGAIN,
@@ -83,9 +84,10 @@ def translated(problem: Exception, path: str, action: str) -> QueryableStateErro
     if isinstance(problem, FileNotFoundError):
         return MissingFileError(f"{what}: there is no such file")
     if isinstance(problem, PermissionError):
+        needed = "read" if action in _READING else "read and write"
         return CheckpointError(
-            f"{what}: permission denied ({_text(problem)}) to user {_user()}: allow it to read and "
-            "write there, use other credentials, or choose another directory"
+            f"{what}: permission denied ({_text(problem)}) to user {_user()}: allow it to {needed} "
+            "there, use other credentials, or choose another directory"
         )
     name = _known_class(problem, _NO_CREDENTIALS)
     if name:

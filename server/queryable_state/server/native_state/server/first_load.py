@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PROGRESS_S = 5.0
-_LOOK_S = 0.2
+# Between two looks for the query, and for its first batch.
+_QUERY_LOOK_S = 1.0
+_BATCH_LOOK_S = 0.2
 _WAITING_LOG_S = 60.0
 # The job may remove the newest batch that was listed before it is read.
 _STARTS = 5
@@ -50,7 +52,7 @@ class FirstLoad:
                 self._waiting.write(
                     logging.WARNING, "query", "waits until the query has started: %s", problem
                 )
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_QUERY_LOOK_S)
 
     async def load(self, served: ServedQuery, states: StatesReader, *, lazy: bool) -> None:
         """Begins at the newest committed batch; loads all partitions unless `lazy`."""
@@ -79,7 +81,7 @@ class FirstLoad:
             self._waiting.write(
                 logging.INFO, "batch", "%s: waits for the first batch", checkpoint.root
             )
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_BATCH_LOOK_S)
         return batches[-1]
 
 
