@@ -36,7 +36,6 @@ _INTEGERS = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
 _FLOATS = (Kind.FLOAT, Kind.DOUBLE)
 # A window that Spark groups by, given as windows of our own state are.
 _WINDOW_NAMES = {"start_ms", "end_ms"}
-_SPECIAL_FLOATS = ("NaN", "Infinity", "-Infinity")
 
 
 def key_json_of(word: str, key_type: TypeInfo) -> str:
@@ -66,7 +65,11 @@ def _from_json(value: Any, info: TypeInfo, path: str) -> Any:
         return None
     if info.kind in (Kind.ROW, Kind.TUPLE):
         return _fields_from_json(value, info, path)
-    if info.kind == Kind.LIST and isinstance(value, list):
+    if info.kind == Kind.LIST:
+        if not isinstance(value, list):
+            raise KeyTypeError(
+                f"{path} is {info}, written as in {_example(info)}, not as {_brief(value)}"
+            )
         element = given(info.element)
         return tuple(_from_json(each, element, f"{path}[{i}]") for i, each in enumerate(value))
     try:
@@ -110,15 +113,13 @@ def _scalar_from_json(value: Any, info: TypeInfo) -> Any:
             return int(value)
         return value
     if info.kind in _FLOATS:
-        if isinstance(value, Decimal):
-            return float(value)
-        if value in _SPECIAL_FLOATS:
-            return float(value)
-        return value
+        return float(value) if isinstance(value, str | Decimal) else value
     if info.kind == Kind.BIG_INT:
         return int(value) if isinstance(value, str) else value
     if info.kind == Kind.DECIMAL:
-        return Decimal(value) if isinstance(value, str) else value
+        if isinstance(value, bool):
+            return value
+        return Decimal(value) if isinstance(value, str | int) else value
     if info.kind == Kind.BOOLEAN:
         return value
     if not isinstance(value, str):

@@ -63,6 +63,8 @@ def test_a_value_of_every_type_has_a_json_text(data: st.DataObject, values: Wire
         ("string", '"sensor_1"', "sensor_1"),
         ("bigint", '"9007199254740993"', 9007199254740993),
         ("double", "7", 7),
+        ("double", '"1.5"', 1.5),
+        ("double", '"-Infinity"', float("-inf")),
         ("decimal(20,2)", "123456789012345678.25", Decimal("123456789012345678.25")),
         ("a string, b int", '{"b": 3, "a": "AA"}', ("AA", 3)),
         ("tuple<string,int>", '["AA", 3]', ("AA", 3)),
@@ -82,6 +84,8 @@ def test_keys_as_people_write_them(spec: str, text: str, key: object) -> None:
         ("date", "7", '"2013-01-31"'),
         ("date", '"yesterday"', '"2013-01-31"'),
         ("int", '"x"', "as in 7"),
+        ("double", '"x"', "as in 1.5"),
+        ("array<string>", '"x1"', r"""as in \["sensor_1"\], not as 'x1'$"""),
         ("a string, b int", '{"a": "AA"}', "needs the fields"),
         ("a string, b int", '["AA"]', r'as in \{"a": "sensor_1", "b": 7\}'),
         ("tuple<string,int>", "7", r'as in \["sensor_1", 7\]'),
@@ -98,6 +102,20 @@ def test_a_refusal_shows_how_to_write_the_key(spec: str, text: str, says: str) -
 def test_json_of_another_type_is_refused_when_encoded(spec: str, text: str) -> None:
     with pytest.raises(KeyTypeError):
         KeyCodec(type_info(spec)).encode(key_from_json(text, type_info(spec)))
+
+
+@pytest.mark.parametrize(
+    ("spec", "text", "shown"),
+    [
+        ("double", '"nan"', "NaN"),
+        ("double", '"1.5"', 1.5),
+        ("decimal(9,2)", "-20", "-20"),
+        ("decimal(9,2)", "33.4", "33.4"),
+    ],
+)
+def test_a_key_is_shown_as_it_was_understood(spec: str, text: str, shown: object) -> None:
+    """Numbers may be written as strings, which keep their digits."""
+    assert to_jsonable(key_from_json(text, type_info(spec)), type_info(spec)) == shown
 
 
 def test_a_value_is_readable() -> None:
