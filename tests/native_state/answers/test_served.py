@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from tests.native_state.answers import spark_fixture
 from tests.native_state.answers.client_records import (
     ANY_PARTITION,
     looked_up_records,
+    records_of,
     scanned_records,
 )
 from tests.native_state.answers.expected_records import answer_name, expected_records
@@ -21,8 +23,10 @@ from queryable_state.server.settings.checkpoint_server_settings import Checkpoin
 from queryable_state.wire.addresses import host_and_port
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from tests.native_state.answers.records import Record
     from tests.native_state.answers.spark_fixture import SparkFixture
 
     from queryable_state.server.native_state.operators.state_layout import StateDefinition
@@ -49,24 +53,83 @@ NAMES = [
 async def test_scans_and_look_ups_equal_sparks(name: str, lazy: bool, tmp_path: Path) -> None:
     """Every key, by a scan and by a look-up that the client sends to the key's partition."""
     fixture = spark_fixture.unpacked(name, tmp_path)
-    (tmp_path / "served").mkdir()
+    async with _served(fixture, tmp_path, lazy=lazy) as server:
+        time_ms = server.served.facts.timestamp_ms
+        await asyncio.to_thread(_compare, server.address, fixture, _states(server), time_ms)
+
+
+@pytest.mark.parametrize("page", [None, 3])
+@pytest.mark.parametrize("name", ["aggregation-rocksdb", "sessions-hdfs", "processor-rows-ttl"])
+async def test_scans_of_a_part_have_all_its_keys(
+    name: str, page: int | None, tmp_path: Path
+) -> None:
+    """By prefix and by range, of values, windows, lists and maps under string keys."""
+    fixture = spark_fixture.unpacked(name, tmp_path)
+    async with _served(fixture, tmp_path) as server:
+        await asyncio.to_thread(_compare_parts, server.address, _states(server), page)
+
+
+@asynccontextmanager
+async def _served(
+    fixture: SparkFixture, folder: Path, *, lazy: bool = False
+) -> AsyncIterator[NativeServer]:
+    (folder / "served").mkdir()
     settings = CheckpointServerSettings(
         spark_checkpoint=fixture.checkpoint,
         lazy=lazy,
         name="query",
-        directory=str(tmp_path / "served"),
+        directory=str(folder / "served"),
         ports="0",
         frame_ports="0",
         web="off",
     )
     async with NativeServer(settings) as server:
-        states = [
-            layout.definition
-            for operator in server.served.states.operators
-            for layout in operator.layouts.values()
-        ]
-        time_ms = server.served.facts.timestamp_ms
-        await asyncio.to_thread(_compare, server.address, fixture, states, time_ms)
+        yield server
+
+
+def _states(server: NativeServer) -> list[StateDefinition]:
+    return [
+        layout.definition
+        for operator in server.served.states.operators
+        for layout in operator.layouts.values()
+    ]
+
+
+def _compare_parts(address: str, states: list[StateDefinition], page: int | None) -> None:
+    with QueryableStateClient(*host_and_port(address)) as client:
+        for state in states:
+            records, _ = scanned_records(client, "query", state)
+            keys = sorted({record.key[0] for record in records} - {None})
+            if not keys:
+                continue
+            for text in (keys[0], keys[-1], keys[len(keys) // 2][:-1], "key-1", "k", ""):
+                expected = [each for each in records if (each.key[0] or "").startswith(text)]
+                if not text:
+                    expected = [each for each in records if each.key[0] is not None]
+                found = _in_pages(client, state, page, prefix=text)
+                assert differences(found, expected) == []
+            low, high = keys[len(keys) // 3], keys[len(keys) // 2]
+            expected = [each for each in records if each.key[0] and low <= each.key[0] < high]
+            assert expected
+            assert differences(_in_pages(client, state, page, start=low, end=high), expected) == []
+
+
+def _in_pages(
+    client: QueryableStateClient, state: StateDefinition, page: int | None, **part: str
+) -> list[Record]:
+    """The records of a part, each page of it by a scan of its own."""
+    found: list[Record] = []
+    token = b""
+    while True:
+        with client.scan(
+            "query", state.queryable_name, limit=page, page_token=token, **part
+        ) as scan:
+            for key, value in scan:
+                assert value is not None
+                found += records_of(state, key, value)
+            token = scan.page_token
+        if not token:
+            return found
 
 
 def _compare(

@@ -18,7 +18,11 @@ from queryable_state.wire.values.value_codec import ValueCodec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queryable_state.server.native_state.operators.state_layout import RawReads, RawView
+    from queryable_state.server.native_state.operators.state_layout import (
+        KeyRange,
+        RawReads,
+        RawView,
+    )
     from queryable_state.server.storage.overlay import Overlay
 
 PARTITION = 3
@@ -76,7 +80,7 @@ class ReversedLayout(StateLayout):
         return [] if found is None else [(prefix.removesuffix(VOID_NAMESPACE) + b"\0", found)]
 
     def scan(
-        self, raw: RawView, partition: int, after: bytes = b""
+        self, raw: RawView, partition: int, after: bytes = b"", keys: KeyRange | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         start = key_after(_raw_of(after)) if after else b""
         for raw_key, found in raw.scan(0, start, None):

@@ -15,6 +15,7 @@ from queryable_state.server.native_state.operators.layouts.family_keys import Fa
 from queryable_state.server.native_state.operators.layouts.key_transcoding import (
     key_transcoder,
 )
+from queryable_state.server.native_state.operators.layouts.text_ranges import text_row_start
 from queryable_state.server.native_state.operators.operator_names import operator_name
 from queryable_state.server.native_state.operators.state_layout import StateDefinition
 from queryable_state.server.native_state.operators.stored_rows import (
@@ -116,12 +117,18 @@ class OperatorTables:
             raise self.damaged(f"column family {family!r} has no id")
         if is_avro:
             return FamilyKeys(encoder, family_id)
+        fields = struct_type.fields
         match schema.encoder.kind:
             case "NoPrefixKeyStateEncoderSpec":
-                return FamilyKeys(encoder, family_id, key_transcoder(struct_type.fields))
+                text = text_row_start(fields)
+                return FamilyKeys(encoder, family_id, key_transcoder(fields), 0, text)
             case "TimestampAsPostfixKeyStateEncoderSpec":
-                transcoder = key_transcoder(struct_type.fields[:-1])
-                return FamilyKeys(encoder, family_id, transcoder, _TIMESTAMP_BYTES)
+                columns = fields[:-1]
+                transcoder, text = key_transcoder(columns), text_row_start(columns)
+                return FamilyKeys(encoder, family_id, transcoder, _TIMESTAMP_BYTES, text)
+            case "PrefixKeyScanStateEncoderSpec":
+                text = text_row_start(fields[: schema.encoder.prefix_columns], is_prefix=True)
+                return FamilyKeys(encoder, family_id, text_row_start=text)
             case _:
                 return FamilyKeys(encoder, family_id)
 

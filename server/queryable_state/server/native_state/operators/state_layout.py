@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +80,14 @@ class StateDefinition:
     """One sentence on what the state holds."""
 
 
+class KeyRange(NamedTuple):
+    """Store keys from `start` on and before `end`; both may be of other partitions."""
+
+    start: bytes
+    end: bytes | None
+    """None: to the last key."""
+
+
 class StateLayout(ABC):
     """Translation between the records of one state and the raw records of one partition.
 
@@ -104,9 +112,11 @@ class StateLayout(ABC):
 
     @abstractmethod
     def scan(
-        self, raw: RawView, partition: int, after: bytes = b""
+        self, raw: RawView, partition: int, after: bytes = b"", keys: KeyRange | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         """The records of all keys behind the wire key `after` (b"": of all keys).
+
+        Keys that are not in `keys` may be left out, or not.
 
         `after` with a namespace: the rest of that key's namespaces come first. Keys come in the
         order of their raw keys, which is the same in every version. All records of a key come

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.server.native_state.operators.state_layout import KeyRange
 from queryable_state.server.native_state.store.raw_reads import ViewReads
 from queryable_state.server.native_state.store.refusals import not_in_native_state
 from queryable_state.server.storage.refusals import unknown_state
@@ -48,13 +49,12 @@ class NativeView(StateView):
         first = self._partition.to_bytes(2)
         if end is not None and end <= first:
             return
-        whole = start <= first and (end is None or end >= (self._partition + 1).to_bytes(2))
-        records = layout.scan(self._raw, self._partition, after)
-        if whole:
-            yield from records
+        if start <= first and (end is None or end >= (self._partition + 1).to_bytes(2)):
+            yield from layout.scan(self._raw, self._partition, after)
             return
-        # Spark's order is another one, so all keys of the partition are visited.
-        for key, value in records:
+        # Spark's order is another one: a layout may visit all keys of the partition.
+        keys = KeyRange(start, end)
+        for key, value in layout.scan(self._raw, self._partition, after, keys):
             if key >= start and (end is None or key < end):
                 yield key, value
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class FamilyKeys:
     """Codec of the raw keys of a column family, or of a store without families. Immutable."""
 
-    __slots__ = ("_begin", "_encoder", "_tail_bytes", "family", "transcoder")
+    __slots__ = ("_begin", "_encoder", "_tail_bytes", "family", "text_row_start", "transcoder")
 
     def __init__(
         self,
@@ -24,16 +24,21 @@ class FamilyKeys:
         family_id: int | None,
         transcoder: KeyTranscoder | None = None,
         tail_bytes: int = 0,
+        text_row_start: int | None = None,
     ) -> None:
         """`family_id` None: the store has no column families.
 
         `transcoder`: of the row that raw keys are, but for `tail_bytes` at their end; None: they
-        are something else, or their columns cannot be transcoded.
+        are something else, or their columns cannot be transcoded. `text_row_start`: as the
+        attribute, without the id of the family.
         """
         self._encoder = encoder
         self.family = b"" if family_id is None else in_column_family(family_id, b"")
         """The first bytes of all raw keys of the family."""
         self.transcoder = transcoder
+        self.text_row_start = None if text_row_start is None else len(self.family) + text_row_start
+        """The place of the row of the first column in a raw key, which begins with it, if that is
+        a string or binary and the only column of keys; None for other keys."""
         self._begin = self.family + VERSION
         self._tail_bytes = tail_bytes
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from queryable_state.server.native_state.operators.layouts.key_columns import Columns
     from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
     from queryable_state.server.native_state.operators.state_layout import (
+        KeyRange,
         RawReads,
         RawView,
         StateDefinition,
@@ -79,7 +80,7 @@ class GroupedLayout(StateLayout):
         return [each for each in records if each[0].startswith(prefix)]
 
     def scan(
-        self, raw: RawView, partition: int, after: bytes = b""
+        self, raw: RawView, partition: int, after: bytes = b"", keys: KeyRange | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         table, time_ms = self._table, raw.batch_time_ms
         start, seen = b"", b""
@@ -96,7 +97,9 @@ class GroupedLayout(StateLayout):
                     return
                 start, seen = end, b""
         decode, wire_key = table.raw_keys.decode_key, table.keys.wire_key
-        decoded = ((decode(raw_key), value) for raw_key, value in table.scan(raw, start))
+        decoded = (
+            (decode(raw_key), value) for raw_key, value in table.scan(raw, partition, start, keys)
+        )
         for key, records in groupby(
             decoded, lambda each: wire_key(partition, table.columns(each[0]))
         ):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
     from queryable_state.server.native_state.operators.state_layout import (
+        KeyRange,
         RawReads,
         RawView,
         StateDefinition,
@@ -117,7 +118,7 @@ class TimedRowsLayout(StateLayout):
         return list(list_records(prefix[:end], self._of_key(raw, begin, limit)))
 
     def scan(
-        self, raw: RawView, partition: int, after: bytes = b""
+        self, raw: RawView, partition: int, after: bytes = b"", keys: KeyRange | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         table, start = self._table, b""
         if after:
@@ -127,7 +128,8 @@ class TimedRowsLayout(StateLayout):
                 return
             start = end
         for key, records in groupby(
-            table.scan(raw, start), lambda record: table.wire_key(partition, record[0])
+            table.scan(raw, partition, start, keys),
+            lambda record: table.wire_key(partition, record[0]),
         ):
             rows = [row for _, raw_value in records for row in self._read_rows(raw_value)]
             yield from list_records(key, rows)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
     from queryable_state.server.native_state.operators.state_layout import (
+        KeyRange,
         RawReads,
         RawView,
         StateDefinition,
@@ -53,10 +54,10 @@ class ListLayout(StateLayout):
         return list(list_records(prefix[:end], self._of_key(raw, raw_key, limit)))
 
     def scan(
-        self, raw: RawView, partition: int, after: bytes = b""
+        self, raw: RawView, partition: int, after: bytes = b"", keys: KeyRange | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         table = self._table
-        for raw_key, raw_value in table.scan_behind(raw, after):
+        for raw_key, raw_value in table.scan_behind(raw, partition, after, keys):
             elements = self._elements(raw, raw_key, raw_value, 0)
             yield from list_records(table.wire_key(partition, raw_key), elements)
 

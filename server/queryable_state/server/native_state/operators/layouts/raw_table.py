@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from queryable_state.server.native_state.operators.layouts.text_ranges import (
+    records_between,
+    text_range,
+)
 from queryable_state.server.storage.key_order import key_after, prefix_end
+from queryable_state.wire.schema.type_model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -14,7 +20,7 @@ if TYPE_CHECKING:
         Columns,
         KeyColumns,
     )
-    from queryable_state.server.native_state.operators.state_layout import RawView
+    from queryable_state.server.native_state.operators.state_layout import KeyRange, RawView
     from queryable_state.server.storage.overlay import Overlay
 
 _KEY_GROUP_BYTES = 2
@@ -45,6 +51,8 @@ class RawTable:
         if self.transcoder is not None and self.transcoder.width != keys.width:
             # The row has more columns than the key.
             self.transcoder = None
+        is_text = keys.key_type.kind in (Kind.STRING, Kind.BINARY)
+        self._text_row_start = raw_keys.text_row_start if is_text else None
         self._end = prefix_end(raw_keys.family) if raw_keys.family else None
 
     def columns(self, values: Columns) -> Columns:
@@ -76,16 +84,35 @@ class RawTable:
             return partition.to_bytes(_KEY_GROUP_BYTES) + transcoder.key(row)
         return self.keys.wire_key(partition, self.columns(self.raw_keys.decode_key(raw_key)))
 
-    def scan(self, raw: RawView, start: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Raw records of the family from a raw key on (b"": from its first one)."""
-        return raw.scan(self.source, start or self.raw_keys.family, self._end)
+    def scan(
+        self, raw: RawView, partition: int, begin: bytes, keys: KeyRange | None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Raw records of the family from a raw key on (b"": from its first one).
 
-    def scan_behind(self, raw: RawView, after: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Raw records of the family behind that of a wire key (b"": all); raw keys have no tail."""
-        if not after:
-            return self.scan(raw, b"")
-        last, _ = self.leading_raw_key(after)
-        return iter(()) if last is None else self.scan(raw, key_after(last))
+        Those of keys that are not in `keys` may be left out.
+        """
+        read, begin = partial(self._read, raw), begin or self.raw_keys.family
+        if keys is None or self._text_row_start is None:
+            return read(begin)
+        return records_between(read, begin, self._text_row_start, text_range(keys, partition))
+
+    def _read(self, raw: RawView, begin: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return raw.scan(self.source, begin, self._end)
+
+    def scan_behind(
+        self, raw: RawView, partition: int, after: bytes, keys: KeyRange | None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Raw records of the family behind that of a wire key (b"": all); raw keys have no tail.
+
+        Those of keys that are not in `keys` may be left out.
+        """
+        begin = b""
+        if after:
+            last, _ = self.leading_raw_key(after)
+            if last is None:
+                return iter(())
+            begin = key_after(last)
+        return self.scan(raw, partition, begin, keys)
 
     def changed_keys(self, changes: Overlay, partition: int) -> Iterator[bytes]:
         """The wire keys of the raw records that a batch changes."""

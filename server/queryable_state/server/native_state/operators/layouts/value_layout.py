@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
     from queryable_state.server.native_state.operators.state_layout import (
+        KeyRange,
         RawReads,
         RawView,
         StateDefinition,
@@ -48,10 +49,10 @@ class ValueLayout(StateLayout):
         return [] if value is None else [(prefix[:end] + VOID_NAMESPACE, value)]
 
     def scan(
-        self, raw: RawView, partition: int, after: bytes = b""
+        self, raw: RawView, partition: int, after: bytes = b"", keys: KeyRange | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         table, read, time_ms = self._table, self._read, raw.batch_time_ms
-        for raw_key, raw_value in table.scan_behind(raw, after):
+        for raw_key, raw_value in table.scan_behind(raw, partition, after, keys):
             value = read(raw_value, time_ms)
             if value is not None:
                 yield table.wire_key(partition, raw_key) + VOID_NAMESPACE, value
