@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.native_state.answers import spark_fixture
@@ -115,7 +115,7 @@ def _compare_parts(address: str, states: list[StateDefinition], page: int | None
 
 
 def _in_pages(
-    client: QueryableStateClient, state: StateDefinition, page: int | None, **part: str
+    client: QueryableStateClient, state: StateDefinition, page: int | None, **part: Any
 ) -> list[Record]:
     """The records of a part, each page of it by a scan of its own."""
     found: list[Record] = []

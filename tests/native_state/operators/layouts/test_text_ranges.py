@@ -36,17 +36,17 @@ class Texts:
     def __init__(self, kind: str, texts: Iterable[bytes | None]) -> None:
         text: Any = "binary"
         columns: list[Any] = [text]
-        encoder, options = "NoPrefixKeyStateEncoderSpec", {}
+        encoder, prefix = "NoPrefixKeyStateEncoderSpec", 0
         if kind == "nested":
             columns = [fields(text), "long"]
         elif kind != "plain":
             columns = [text, "long"]
         if kind in ("prefix", "nested"):
-            encoder, options = "PrefixKeyScanStateEncoderSpec", {"prefix_columns": 1}
+            encoder, prefix = "PrefixKeyScanStateEncoderSpec", 1
         elif kind == "with a time":
             encoder = "TimestampAsPostfixKeyStateEncoderSpec"
         struct = parse_struct(json.dumps(fields(*columns)))
-        raw = key_encoder(encoder, struct, **options)
+        raw = key_encoder(encoder, struct, prefix_columns=prefix)
         leading = struct.fields[:1]
         (column,) = parse_struct(json.dumps(fields(text))).fields
         self.keys = KeyColumns([Field("c0", key_type_of(column.type))])
@@ -55,7 +55,7 @@ class Texts:
             5,
             key_transcoder(leading) if kind == "plain" else None,
             0,
-            text_row_start(leading, is_prefix=bool(options)),
+            text_row_start(leading, is_prefix=prefix > 0),
         )
 
         def columns_of(values: Any) -> Any:

@@ -90,7 +90,7 @@ def records_between(
     low, high = texts
     position: bytes | None = begin
     while position is not None:
-        position, records = None, read(position)
+        records, position = read(position), None
         for raw_key, raw_value in records:
             size = int.from_bytes(raw_key[size_start : size_start + _SIZE_BYTES], "little")
             text = raw_key[head_bytes : head_bytes + size]
