@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,7 +13,6 @@ from typing import TYPE_CHECKING
 import grpc
 from tests.chaos.jobs.driver import REPOSITORY
 from tests.chaos.jobs.workload import JOB_NAME, RECENT, SHARES, TOTALS
-from tests.chaos.processes import kill
 from tests.hostile.attack import frame_port
 from tests.hostile.attacks import ATTACKS
 
@@ -38,6 +39,8 @@ def hostile_neighbour(site: Site) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # The attack is a child of this process: both are ended by their group.
+        start_new_session=True,
     )
     began = time.monotonic()
     try:
@@ -46,7 +49,7 @@ def hostile_neighbour(site: Site) -> str:
         said = ["ended early:"] * (attack.returncode != 0) + lines[-1:]
     except subprocess.TimeoutExpired:
         # What is begun may wait for answers for long.
-        kill(attack.pid)
+        os.killpg(attack.pid, signal.SIGKILL)
         attack.communicate()
         said = ["ended by us"]
     took_s = time.monotonic() - began
