@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import boto3
 
+_UPLOADS = 10
 _STATE = re.compile(r"([0-9]+)(?:_[^.]+)?\.(?:changelog|zip)")
 
 
@@ -40,9 +42,15 @@ class ReplayedCheckpoint:
         """Uploads what is missing of a batch and of those before it."""
         for each in sorted(number for number in self._left if number <= batch):
             paths = self._left.pop(each)
-            for path in sorted(paths, key=lambda path: path.parent.name == "commits"):
-                key = f"{self._name}/{path.relative_to(self._folder)}"
-                self._client.put_object(Bucket=self._bucket, Key=key, Body=path.read_bytes())
+            commits = [path for path in paths if path.parent.name == "commits"]
+            with ThreadPoolExecutor(_UPLOADS) as threads:
+                list(threads.map(self._upload, [path for path in paths if path not in commits]))
+            for path in commits:
+                self._upload(path)
+
+    def _upload(self, path: Path) -> None:
+        key = f"{self._name}/{path.relative_to(self._folder)}"
+        self._client.put_object(Bucket=self._bucket, Key=key, Body=path.read_bytes())
 
     def _batch_of(self, path: Path) -> int:
         """The batch that wrote a file; -1: it was there before the first one."""

@@ -34,7 +34,7 @@ class SparkCheckpointSettings(SettingsGroup):
     newest batch at the start."""
 
     poll_interval_ms: int = setting(0, least=0, most=HOUR_MS)
-    """Time between two looks for the next commit; 0: 20 ms on disks, 500 ms on object stores."""
+    """Time between two looks for the next commit; 0: 20 ms on disks, 250 ms on object stores."""
 
     lazy: bool = False
     """True: a partition of the state is loaded when it is first asked for, by a query that waits

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 
 _LOCAL_POLL_S = 0.02
-_REMOTE_POLL_S = 0.5
+_REMOTE_POLL_S = 0.25
 _REMOTE_CHECK_S = 5.0
 
 
