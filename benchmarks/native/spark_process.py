@@ -96,7 +96,10 @@ class Queries:
     def stop(self) -> dict[str, Any]:
         """Stops the query that runs."""
         assert self._running is not None
+        # It writes an error for each task of the batch that it gives up.
+        self._spark.sparkContext.setLogLevel("OFF")
         self._running.stop()
+        self._spark.sparkContext.setLogLevel("ERROR")
         self._running = None
         return {}
 
