@@ -90,8 +90,14 @@ class StateOverlay:
     def keys_from(self, start: bytes, end: bytes | None, limit: int) -> Sequence[bytes]:
         """The first `limit` keys of this overlay with start <= key < end, in order."""
         self.sort()
+        runs = self._runs or ()
+        if len(runs) == 1:
+            [run] = runs
+            first = bisect_left(run, start)
+            last = len(run) if end is None else bisect_left(run, end, first)
+            return run[first : min(last, first + limit)]
         pieces: list[tuple[list[bytes], range]] = []
-        for run in self._runs or ():
+        for run in runs:
             first = bisect_left(run, start)
             last = len(run) if end is None else bisect_left(run, end, first)
             if first < last:

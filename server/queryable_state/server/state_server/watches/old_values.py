@@ -11,7 +11,7 @@ from queryable_state.server.storage.key_order import prefix_end
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
@@ -25,8 +25,8 @@ Touched = dict[int, set[bytes] | None]
 
 _log = logging.getLogger(__name__)
 
-# Values that one job of the background thread reads, so that fetches run in between.
-_CHUNK_RECORDS = 2048
+# Records that one job of the background thread goes through, so that fetches run in between.
+_CHUNK_RECORDS = 8192
 
 # Old values of one state in one batch of a subtask; those of further records are not read.
 _MOST_VALUES = 65_536
@@ -52,52 +52,78 @@ class OldValueReads:
     """Reads the old values of some changes on the background thread, and keeps them in the
     histories.
 
-    Made in the turn of the loop that commits the batch: the views of the versions before it are
-    enqueued then, ahead of the compaction of the batch.
+    Made in the turn of the loop that commits the batch: its first job, which opens the views of the
+    versions before it, is enqueued then, ahead of the compaction of the batch.
     """
 
     def __init__(self, changes: Sequence[WatchedChanges], background: BackgroundThread) -> None:
         self._changes = changes
         self._background = background
-        self._views: dict[OwnedSubtask, Awaitable[StateView | None]] = {}
-        for each in changes:
-            if each.subtask not in self._views:
-                self._views[each.subtask] = background.run(
-                    _view_before, each.subtask.store, each.batch.batch_id
-                )
+        self._views: dict[OwnedSubtask, StateView | None] = {}
+        self._touched: Touched = {}
+        self._found: list[tuple[WatchedChanges, OldValues]] = []
+        self._steps = self._read()
+        self._first = background.run(self._advance)
 
     async def run(self) -> Touched:
         """Reads the values; call it once. A value that cannot be read stays unknown."""
-        touched: Touched = {}
-        views = {subtask: await opening for subtask, opening in self._views.items()}
         try:
-            for each in self._changes:
-                records, keys = await self._background.run(_records_of, each)
-                known = touched.setdefault(each.state_id, set())
-                if keys is None or known is None:
-                    touched[each.state_id] = None
-                else:
-                    known.update(keys)
-                view = views[each.subtask]
-                if view is not None:
-                    await self._read(each, view, records)
+            goes_on = await self._first
+            self._remember()
+            while goes_on:
+                goes_on = await self._background.run(self._advance)
+                self._remember()
         except QueryableStateError as problem:
             # The store was closed: its watches end with NOT_OWNER.
             _log.debug("the old values of a batch cannot be read: %s", problem)
-            touched = dict.fromkeys(each.state_id for each in self._changes)
+            self._touched = dict.fromkeys(each.state_id for each in self._changes)
         finally:
-            for view in views.values():
-                if view is not None:
-                    with suppress(RuntimeError):
-                        await self._background.run(view.close)
-        return touched
+            # The watches do not wait for it.
+            with suppress(RuntimeError):
+                self._background.submit(self._close_views)
+        return self._touched
 
-    async def _read(self, each: WatchedChanges, view: StateView, records: list[bytes]) -> None:
-        for start in range(0, len(records), _CHUNK_RECORDS):
-            chunk = records[start : start + _CHUNK_RECORDS]
-            values = await self._background.run(view.multi_get, each.state_id, chunk)
-            old: OldValues = dict(zip(chunk, values, strict=True))
+    def _remember(self) -> None:
+        """Keeps what was read. Event loop only, as the histories are."""
+        for each, old in self._found:
             each.subtask.history.remember(each.batch, each.state_id, old)
+        self._found.clear()
+
+    def _advance(self) -> bool:
+        """One job: reads on; False once everything is read."""
+        records = 0
+        for count in self._steps:
+            records += count
+            if records >= _CHUNK_RECORDS:
+                return True
+        return False
+
+    def _read(self) -> Iterator[int]:
+        """Reads everything; yields after each part the number of records that it went through."""
+        for each in self._changes:
+            if each.subtask not in self._views:
+                self._views[each.subtask] = _view_before(each.subtask.store, each.batch.batch_id)
+        for each in self._changes:
+            records, keys = _records_of(each)
+            known = self._touched.setdefault(each.state_id, set())
+            if keys is None or known is None:
+                self._touched[each.state_id] = None
+            else:
+                known.update(keys)
+            yield len(each.overlay.records)
+            view = self._views[each.subtask]
+            if view is None:
+                continue
+            for start in range(0, len(records), _CHUNK_RECORDS):
+                chunk = records[start : start + _CHUNK_RECORDS]
+                values = view.multi_get(each.state_id, chunk)
+                self._found.append((each, dict(zip(chunk, values, strict=True))))
+                yield len(chunk)
+
+    def _close_views(self) -> None:
+        for view in self._views.values():
+            if view is not None:
+                view.close()
 
 
 def _changed_wire_keys(
@@ -132,5 +158,7 @@ def _records_of(each: WatchedChanges) -> tuple[list[bytes], set[bytes] | None]:
     overlay.sort()
     if each.keys is None:
         return list(islice(overlay.records, _MOST_VALUES)), None
-    records, touched = _changed_wire_keys(overlay, each.keys, each.key_end)
+    first, last = each.subtask.first_key_group, each.subtask.last_key_group
+    owned = {key for key in each.keys if first <= (key[0] << 8 | key[1]) <= last}
+    records, touched = _changed_wire_keys(overlay, owned, each.key_end)
     return records[:_MOST_VALUES], touched

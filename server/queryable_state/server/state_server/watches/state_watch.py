@@ -33,7 +33,7 @@ _MESSAGE_BYTES = 256 * 1024
 
 # More records, or more keys in a sorted batch, are searched on the background thread.
 _SEARCHED_AT_ONCE = 2048
-_KEYS_AT_ONCE = 128
+_KEYS_AT_ONCE = 1024
 
 # Wakes up just after the lease has ended, not just before.
 _AFTER_S = 0.001
@@ -136,7 +136,7 @@ class StateWatch:
             changes = RecordChanges(self.route, subtask, part)
             for position in await self._positions(subtask, part):
                 if position > self._after_change:
-                    full = messages.add(changes.at(position))
+                    full = messages.add(changes, position)
                     if full is not None:
                         yield full
         self._cursor, self._after_change = batch_id, b""
@@ -247,13 +247,13 @@ class _Messages:
         self._has_some = False
         self._begin()
 
-    def add(self, change: watch_pb2.KvChange | None) -> watch_pb2.WatchKvStateResponse | None:
-        """Adds a change, if any; returns a message once it is full."""
-        if change is None:
+    def add(self, changes: RecordChanges, position: bytes) -> watch_pb2.WatchKvStateResponse | None:
+        """Adds the change at a position, if it is visible; returns a message once it is full."""
+        added = changes.add_to(self._message, position)
+        if not added:
             return None
         self._has_some = True
-        self._message.changes.append(change)
-        self._bytes += change.ByteSize()
+        self._bytes += added
         if len(self._message.changes) < _MESSAGE_CHANGES and self._bytes < _MESSAGE_BYTES:
             return None
         full = self._message

@@ -65,37 +65,39 @@ class RecordChanges:
         self._key_end = route.key_end
         self._overlay = batch.overlay.states[self._state_id]
 
-    def at(self, position: bytes) -> watch_pb2.KvChange | None:
-        """The change at a store key or cleared prefix; None if it changed nothing visible."""
+    def add_to(self, message: watch_pb2.WatchKvStateResponse, position: bytes) -> int:
+        """Adds the change at a store key or cleared prefix; returns about its bytes.
+
+        Returns 0 and adds none if it changed nothing visible.
+        """
         overlay = self._overlay
         end = self._key_end(position, 2)
         namespace_ends = namespace_end(position, end)
         element = position[namespace_ends:]
         if element == ACCUMULATOR_ELEMENT and self._kind == registration_pb2.AGGREGATING:
-            return None
-        change = watch_pb2.KvChange(key=position[:end], element=element)
+            return 0
+        value = overlay.records.get(position)
+        is_clear = self._kind in _COLLECTIONS and not element
+        is_append = self._kind == registration_pb2.LIST and value is not None
+        known, old = (True, None) if is_clear or is_append else self._old(position)
+        if value is None and known and old is None and not is_clear:
+            # Tasks delete without a look whether there was a value.
+            return 0
+        change = message.changes.add(key=position[:end], element=element)
         window = window_of(position[end:namespace_ends])
         if window is not None:
             change.window.start_ms, change.window.end_ms = window
-        if self._kind in _COLLECTIONS and not element:
+        if is_clear:
             change.kind = watch_pb2.CLEAR
-            return change
-        value = overlay.records.get(position)
-        if self._kind == registration_pb2.LIST and value is not None:
-            change.kind, change.value = watch_pb2.APPEND, value
-            return change
-        known, old = self._old(position)
+            return len(position)
+        if value is None:
+            change.kind = watch_pb2.DELETE
+        else:
+            change.kind, change.value = watch_pb2.APPEND if is_append else watch_pb2.PUT, value
         change.old_unknown = not known
         if old is not None:
             change.old_value = old
-        if value is not None:
-            change.kind, change.value = watch_pb2.PUT, value
-            return change
-        if known and old is None:
-            # Tasks delete without a look whether there was a value.
-            return None
-        change.kind = watch_pb2.DELETE
-        return change
+        return len(position) + len(value or b"") + len(old or b"")
 
     def _old(self, position: bytes) -> tuple[bool, bytes | None]:
         """Whether the value before is known, and the value."""

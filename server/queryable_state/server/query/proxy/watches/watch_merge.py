@@ -202,6 +202,11 @@ class MergedWatch:
         self, parts: Sequence[WatchPart], batch_id: int
     ) -> list[watch_pb2.WatchKvStateResponse]:
         """The changes of a batch that no later message of a part precedes."""
+        if len(parts) == 1 and (whole := parts[0].head) is not None:
+            # An owner's messages are complete and in order.
+            whole.ttl_ms = self._ttl_ms
+            parts[0].read_on()
+            return [whole]
         heads = [part for part in parts if part.head is not None and part.head.batch == batch_id]
         last = min(
             (part.positions()[-1] for part in heads if part.head and not part.head.complete),
