@@ -120,7 +120,9 @@ async def test_servers_that_share_a_query_go_on_with_other_partitions(
             for server, client in zip(running, clients, strict=True):
                 assert await everything(client) == whole
                 keys = await keys_of(client)
-                assert all(await client.get_kv_states("query", "aggregation", keys))
+                # Well before the deadline of the client, at which it would locate the state again.
+                async with asyncio.timeout(15):
+                    assert all(await client.get_kv_states("query", "aggregation", keys))
                 await json_look_ups(server, keys)
 
 

@@ -247,15 +247,24 @@ class LocationTable:
 
     async def _refresh_id(self, state_id: int) -> LocatedState:
         registration = await self.registered(state_id)
-        return await self._refresh(registration.job_id.hex(), registration.queryable_name)
+        located = await self._refresh(registration.job_id.hex(), registration.queryable_name)
+        if located.state_id != state_id:
+            # A query that Spark has repartitioned: its keys are encoded for other key groups now.
+            self._by_id.pop(state_id, None)
+            raise _unknown_id(state_id)
+        return located
 
     async def _listed(self, state_id: int) -> registration_pb2.StateRegistration:
         for state in (await self._states.answer()).states:
             if state.state_id == state_id:
                 return state
-        raise UnknownStateError(
-            f"no queryable state has the id {state_id} any more: locate it by its name"
-        )
+        raise _unknown_id(state_id)
+
+
+def _unknown_id(state_id: int) -> UnknownStateError:
+    return UnknownStateError(
+        f"no queryable state has the id {state_id} any more: locate it by its name"
+    )
 
 
 async def _for_clients(call: Awaitable[_T]) -> _T:
