@@ -56,6 +56,20 @@ async def test_a_job_shows_what_is_wrong_with_the_next_step_and_the_record(
     await expect(page).to_have_url(f"{server.address}{LAST}/key?key=%22sensor_7%22")
 
 
+async def test_charts_that_cannot_be_drawn_are_text_until_they_can(
+    page: Page, server: RecordedServer
+) -> None:
+    await page.route("**/uPlot.iife.min.js", lambda route: route.abort())
+    await page.goto(server.address + JOB)
+    await expect(page.locator(".charts .chart-now").first).to_be_visible()
+    await expect(page.locator(".charts canvas")).to_have_count(0)
+    await page.unroute_all()
+    await page.goto(server.address + "#/")
+    await expect(page.locator("table.jobs")).to_be_visible()
+    await page.goto(server.address + JOB)
+    await expect(page.locator(".charts canvas")).to_have_count(3)
+
+
 async def test_a_key_is_found_from_the_search_field_alone(
     page: Page, server: RecordedServer
 ) -> None:

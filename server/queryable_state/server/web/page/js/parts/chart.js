@@ -1,4 +1,5 @@
 // Line charts on uPlot, which is loaded with the first chart. Charts with one `group` share a cursor.
+// If it cannot be loaded, because the server has just gone, a chart is only its text; the next one tries again.
 
 import { clock } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/view.js";
@@ -7,10 +8,14 @@ const FOLDER = new URL("../../vendor/uplot/", import.meta.url);
 let loading = null;
 
 function loadPlot() {
-  loading ??= new Promise((resolve, reject) => {
+  loading ??= new Promise((resolve) => {
     const script = Object.assign(document.createElement("script"), { src: new URL("uPlot.iife.min.js", FOLDER) });
     script.onload = () => resolve(window.uPlot);
-    script.onerror = reject;
+    script.onerror = () => {
+      loading = null;
+      script.remove();
+      resolve(null);
+    };
     document.head.append(script);
   });
   return loading;
@@ -84,7 +89,7 @@ export function Chart({ title, times, series, format, group, height = 120, stepp
     let gone = false;
     let sizes = null;
     loadPlot().then((Plot) => {
-      if (gone || !box.current) return;
+      if (gone || !Plot || !box.current) return;
       const made = options({ series, format, group, width: box.current.clientWidth, height, empty, stepped });
       made.hooks = { setCursor: [(self) => setAt(self.cursor.idx ?? null)] };
       plot.current = new Plot(made, latest.current, box.current);
