@@ -174,3 +174,8 @@ def key_of(subtask: int, number: int = 0) -> str:
         if subtask_of(KEYS.of(f"sensor_{i}"), PARALLELISM, MAX_PARALLELISM) == subtask
     )
     return [next(found) for _ in range(number + 1)][-1]
+
+
+def decoded(answer: query_pb2.Answer) -> list[int]:
+    """The values of an answer."""
+    return [VALUES.decode(value) for value in answer.values]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.client.asking import DEADLINE_S, client_of
+from tests.client.watches.test_failovers import durable
 from tests.client.watches.test_watches import GAP, PUT, next_changes
 
 from queryable_state.client import ClientClosedError, UnknownJobError
@@ -26,10 +27,6 @@ COUNT = 60
 KEYS = [f"key_{number}" for number in range(COUNT)]
 
 
-def keyed(cluster: InProcessCluster) -> InProcessJob:
-    return cluster.job("kept", declare("values", "string", "bigint"), parallelism=4, durable=True)
-
-
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     async with InProcessCluster(tmp_path, servers=2) as running:
@@ -38,7 +35,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
 
 @pytest.fixture
 async def many_job(cluster: InProcessCluster) -> InProcessJob:
-    job = keyed(cluster)
+    job = durable(cluster)
     await job.run(0, {"values": dict.fromkeys(KEYS, 0)})
     return job
 

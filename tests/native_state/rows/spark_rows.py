@@ -48,7 +48,7 @@ def struct_of(*types: object) -> SparkType:
     return parse_struct(json.dumps(fields(*types)))
 
 
-SCALARS = (
+PLAIN = (
     "boolean",
     "byte",
     "short",
@@ -56,16 +56,21 @@ SCALARS = (
     "long",
     "float",
     "double",
-    "decimal(9,2)",
-    "decimal(18,6)",
-    "decimal(19,4)",
-    "decimal(38,10)",
     "string",
     "binary",
     "date",
     "timestamp",
     "timestamp_ntz",
     "time(6)",
+)
+"""Scalar types without parameters, of which PySpark makes values."""
+
+SCALARS = (
+    *PLAIN,
+    "decimal(9,2)",
+    "decimal(18,6)",
+    "decimal(19,4)",
+    "decimal(38,10)",
     "interval day to second",
 )
 """Types of which PySpark makes values."""

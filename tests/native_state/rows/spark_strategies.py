@@ -7,7 +7,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.native_state.rows.spark_rows import array, fields, map_of
+from tests.native_state.rows.spark_rows import PLAIN, array, fields, map_of
 
 from queryable_state.server.native_state.rows.spark_types import SparkKind, SparkType
 from queryable_state.server.native_state.rows.type_infos import given, is_presented_as_map
@@ -21,23 +21,6 @@ _HUNDREDS = st.integers(0, 9).map(lambda digit: digit * 100)
 """Nanoseconds behind microseconds, of a precision of 7."""
 _VARIANT_OF_7 = (b"\x0c\x07", b"\x01\x00\x00")
 """Value and metadata."""
-
-PLAIN = (
-    "boolean",
-    "byte",
-    "short",
-    "integer",
-    "long",
-    "float",
-    "double",
-    "string",
-    "binary",
-    "date",
-    "timestamp",
-    "timestamp_ntz",
-    "time(6)",
-)
-"""Scalar types without parameters, of which PySpark makes values."""
 
 OTHERS = (
     "interval",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.state_server.owner import KEYS, PARALLELISM, STATE_ID, VALUES, key_of
+from tests.state_server.owner import KEYS, PARALLELISM, STATE_ID, VALUES, decoded, key_of
 
 from queryable_state.internal.v1 import changes_pb2
 from queryable_state.server.storage.overlay import OverlayBuilder
@@ -16,10 +16,6 @@ from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
 
 if TYPE_CHECKING:
     from tests.state_server.owner import Owner
-
-
-def decoded(answer: query_pb2.Answer) -> list[int]:
-    return [VALUES.decode(value) for value in answer.values]
 
 
 def test_values_come_in_the_order_of_their_keys_and_the_missing_by_position(owner: Owner) -> None:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.state_server.owner import VALUES, key_of
+from tests.state_server.owner import decoded, key_of
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.values.lifetime import expires_at_ms, remaining_ms
 
 if TYPE_CHECKING:
     from tests.state_server.owner import Owner
-
-
-def decoded(answer: query_pb2.Answer) -> list[int]:
-    return [VALUES.decode(value) for value in answer.values]
 
 
 def test_an_expired_value_is_missing(owner: Owner) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, window_namespace
+from queryable_state.wire.keys.store_keys import changed_record_key
 
 if TYPE_CHECKING:
     from queryable_state.v1 import watch_pb2
@@ -22,7 +22,4 @@ class Position(NamedTuple):
     @classmethod
     def of(cls, change: watch_pb2.KvChange, batch: int) -> Position:
         """The position directly behind a change of a batch."""
-        namespace = VOID_NAMESPACE
-        if change.HasField("window"):
-            namespace = window_namespace(change.window.start_ms, change.window.end_ms)
-        return cls(batch - 1, change.key + namespace + change.element)
+        return cls(batch - 1, changed_record_key(change))

@@ -6,9 +6,12 @@ Every part is self-delimiting, so all records with the same leading parts form o
 from __future__ import annotations
 
 import struct
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from queryable_state.v1 import watch_pb2
 
 VOID_NAMESPACE = b"\x00"
 """The namespace of state outside windows."""
@@ -60,6 +63,14 @@ def namespace_end(data: bytes, offset: int) -> int:
 def record_key(wire_key: bytes, namespace: bytes = VOID_NAMESPACE, element: bytes = b"") -> bytes:
     """The store key of one record; without an element the prefix of all records."""
     return wire_key + namespace + element
+
+
+def changed_record_key(change: watch_pb2.KvChange) -> bytes:
+    """The store key of a watched change, by which the changes of a batch are ordered."""
+    namespace = VOID_NAMESPACE
+    if change.HasField("window"):
+        namespace = window_namespace(change.window.start_ms, change.window.end_ms)
+    return record_key(change.key, namespace, change.element)
 
 
 def list_element(batch_id: int, sequence: int) -> bytes:

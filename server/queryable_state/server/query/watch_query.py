@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, window_namespace
-
 if TYPE_CHECKING:
     from queryable_state.server.query.scan_query import KeyGroupRun
-    from queryable_state.v1 import watch_pb2
 
 HEARTBEAT_S = 5.0
 """A watch sends a message at least this often, also while nothing changes."""
@@ -41,11 +38,3 @@ class WatchQuery:
 
     every_batch: bool = False
     """True to send the end of every batch, also of those without changes."""
-
-
-def position_of(change: watch_pb2.KvChange) -> bytes:
-    """The store key of a change, by which the changes of a batch are ordered."""
-    if not change.HasField("window"):
-        return change.key + VOID_NAMESPACE + change.element
-    namespace = window_namespace(change.window.start_ms, change.window.end_ms)
-    return change.key + namespace + change.element

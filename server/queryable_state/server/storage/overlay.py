@@ -90,18 +90,15 @@ class StateOverlay:
     def keys_from(self, start: bytes, end: bytes | None, limit: int) -> Sequence[bytes]:
         """The first `limit` keys of this overlay with start <= key < end, in order."""
         self.sort()
-        runs = self._runs or ()
-        if len(runs) == 1:
-            [run] = runs
-            first = bisect_left(run, start)
-            last = len(run) if end is None else bisect_left(run, end, first)
-            return run[first : min(last, first + limit)]
         pieces: list[tuple[list[bytes], range]] = []
-        for run in runs:
+        for run in self._runs or ():
             first = bisect_left(run, start)
             last = len(run) if end is None else bisect_left(run, end, first)
             if first < last:
                 pieces.append((run, range(first, min(last, first + limit))))
+        if len(pieces) == 1:
+            [(run, indexes)] = pieces
+            return run[indexes.start : indexes.stop]
         if sum(len(indexes) for _, indexes in pieces) <= _RUN_KEYS:
             found = [run[indexes.start : indexes.stop] for run, indexes in pieces]
             return sorted(chain.from_iterable(found))[:limit]

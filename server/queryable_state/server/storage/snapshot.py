@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from abc import abstractmethod
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from queryable_state.server.storage.closing import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
-    from types import TracebackType
 
     from queryable_state.internal.v1.checkpoint_pb2 import SnapshotFormat
 
@@ -37,7 +38,7 @@ class RecordWriter(Protocol):
         """Writes all records of one state, in key order; called in ascending order of ids."""
 
 
-class StoreSnapshot(ABC):
+class StoreSnapshot(Closing):
     """All state of one committed version; later seals, commits and compactions do not change it.
 
     The background thread makes it; any one other thread may use it. An ordered read takes a
@@ -80,14 +81,3 @@ class StoreSnapshot(ABC):
         """Writes every keyed state to `writer`."""
         for state_id in self.state_ids():
             writer.add(state_id, self.records(state_id))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -17,13 +17,14 @@ filled in this order: `add_state`, `bulk_load` (or native files, on opening),
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from queryable_state.server.storage.closing import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from queryable_state.server.storage.bulk_load import BulkLoad
     from queryable_state.server.storage.overlay import Overlay
@@ -37,25 +38,7 @@ NOTHING_COMMITTED = -1
 """Version of a store before the first batch."""
 
 
-class _Closing(ABC):
-    """A context manager that closes itself."""
-
-    @abstractmethod
-    def close(self) -> None: ...
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class StateView(_Closing):
+class StateView(Closing):
     """One version of a store, unchanged for as long as the view is open.
 
     No later commit, re-seal of the same version or compaction changes it.
@@ -112,7 +95,7 @@ class StateView(_Closing):
         """Releases the version. Idempotent."""
 
 
-class StateStore(_Closing):
+class StateStore(Closing):
     """The state of one operator subtask.
 
     Readable versions are `base_version` to `committed_version`, and

@@ -92,8 +92,8 @@ class AttemptStarter:
         job = self._table.job(subtask_id.query_id)
         if job is not None:
             self._check(job, request.batch_id, clocks)
-        subtask = self._table.subtask(subtask_id)
-        if subtask is None or subtask.store.write_failure():
+        subtask = self._table.writable(subtask_id)
+        if subtask is None:
             subtask = await self._opener.opened(
                 subtask_id, Opening(request.batch_id, clocks.committed, clocks.storage, batch.files)
             )
@@ -157,7 +157,7 @@ class AttemptStarter:
             *(
                 self._opener.opened(subtask, opening)
                 for subtask in wanted
-                if (former := self._table.subtask(subtask)) is None or former.store.write_failure()
+                if self._table.writable(subtask) is None
             ),
             return_exceptions=True,
         )

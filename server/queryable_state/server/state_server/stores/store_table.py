@@ -125,6 +125,11 @@ class StoreTable:
         job = self._jobs.get(subtask_id.query_id)
         return None if job is None else job.subtasks.get(subtask_id)
 
+    def writable(self, subtask_id: SubtaskId) -> OwnedSubtask | None:
+        """Returns an owned subtask; None also if its store accepts no more writes."""
+        subtask = self.subtask(subtask_id)
+        return None if subtask is None or subtask.store.write_failure() else subtask
+
     def subtasks(self) -> Iterator[OwnedSubtask]:
         """Yields all owned subtasks."""
         for job in self._jobs.values():

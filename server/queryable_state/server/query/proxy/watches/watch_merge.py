@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from queryable_state.server.query.proxy.watches.watch_part import WatchPart
 from queryable_state.server.query.retries import OWNERS
 from queryable_state.server.query.scan_query import KeyGroupRun
-from queryable_state.server.query.watch_query import HEARTBEAT_S, position_of
+from queryable_state.server.query.watch_query import HEARTBEAT_S
 from queryable_state.v1 import watch_pb2
 from queryable_state.wire.calls.retrying import Attempts
 from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError, RetryLaterError
+from queryable_state.wire.keys.store_keys import changed_record_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -159,7 +160,7 @@ class MergedWatch:
                     if message.complete:
                         self._batch = batch_id
                     elif message.changes:
-                        self._after_change = position_of(message.changes[-1])
+                        self._after_change = changed_record_key(message.changes[-1])
                     yield message
                 continue
             done = min(part.done for part in parts)
@@ -227,7 +228,7 @@ class MergedWatch:
             if not head.changes:
                 part.read_on()
         if len(heads) > 1:
-            found.sort(key=position_of)
+            found.sort(key=changed_record_key)
         messages = [
             watch_pb2.WatchKvStateResponse(
                 batch=batch_id,

@@ -6,8 +6,9 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.watch_query import HEARTBEAT_S, position_of
+from queryable_state.server.query.watch_query import HEARTBEAT_S
 from queryable_state.wire.errors import QueryableStateError, RetryLaterError
+from queryable_state.wire.keys.store_keys import changed_record_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -61,7 +62,7 @@ class WatchPart:
     def positions(self) -> list[bytes]:
         """The positions of the changes in `head`, ascending."""
         head = self.head
-        return [] if head is None else [position_of(change) for change in head.changes]
+        return [] if head is None else [changed_record_key(change) for change in head.changes]
 
     async def aclose(self) -> None:
         """Ends the owner's watch; idempotent."""
