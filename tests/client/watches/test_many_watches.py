@@ -156,7 +156,7 @@ async def test_streams_keep_no_forgotten_watch(
     for batch in range(1, 4):
         await many_job.run(batch, {"values": dict.fromkeys(KEYS, batch)})
         assert [each.new for each in await next_changes(watches[-1], 1)] == [batch]
-    kept, forgotten = watches[-1], [weakref.ref(watch) for watch in watches[:-1]]
+    kept, forgotten = watches[-1], [weakref.ref(watch._inbox) for watch in watches[:-1]]
     del watches
     gc.collect()
     assert not [each for each in forgotten if each() is not None]
