@@ -34,6 +34,8 @@ _QUOTED = (
 )
 _INTEGERS = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
 _FLOATS = (Kind.FLOAT, Kind.DOUBLE)
+# Floats that JSON lacks are strings.
+_SPECIALS = ("NaN", "Infinity", "-Infinity")
 # A window that Spark groups by, given as windows of our own state are.
 _WINDOW_NAMES = {"start_ms", "end_ms"}
 
@@ -44,6 +46,8 @@ def key_json_of(word: str, key_type: TypeInfo) -> str:
     if key_type.nullable and word == "null":
         return word
     if key_type.kind in _QUOTED and not (len(word) > 1 and word[0] == word[-1] == '"'):
+        return json.dumps(word)
+    if key_type.kind in _FLOATS and word in _SPECIALS:
         return json.dumps(word)
     return word
 

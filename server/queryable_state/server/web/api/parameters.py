@@ -15,6 +15,9 @@ FALSE = ("0", "false")
 
 _LARGEST = 2**53 - 1
 
+LEAST_MS = -_LARGEST
+"""Earliest time, in milliseconds since the epoch."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
@@ -139,14 +142,14 @@ WINDOW = (
     Parameter(
         name="window_start",
         kind="whole number",
-        least=-_LARGEST,
+        least=LEAST_MS,
         meaning="Start of a time window of the key, in milliseconds since the epoch; give "
         "window_end too.",
     ),
     Parameter(
         name="window_end",
         kind="whole number",
-        least=-_LARGEST,
+        least=LEAST_MS,
         meaning="End of the time window, exclusive.",
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -61,6 +61,11 @@ class Route:
     """An example of the body of a request."""
     is_stream: bool = False
     """True: the answer is a stream of server-sent events."""
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """Raises `ValueError` for NaN and infinities, which Python parses and JSON has not."""
+    raise ValueError(f'{name} is not JSON; write "{name}"')
 
 
 def written(value: object) -> str:

@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.serving.byte_budget import SHARE_BYTES
+from queryable_state.server.web.api.route import JsonText, refuse_constant
 from queryable_state.server.web.http.error_answers import refused
 from queryable_state.wire.errors import InvalidRequestError, Reason, RetryLaterError
 
@@ -45,7 +46,10 @@ class Bodies:
         self._most_bytes = min(request_bytes, _MOST_BYTES)
 
     async def read_json(self, request: web.BaseRequest) -> Any:
-        """The parsed body; raises `InvalidRequestError`, `RetryLaterError`, `BodyRefusedError`."""
+        """The parsed body; numbers with a fraction or an exponent are `JsonText`, with all digits.
+
+        Raises `InvalidRequestError`, `RetryLaterError`, `BodyRefusedError`.
+        """
         if request.content_type != "application/json":
             # It also keeps pages of other sites out: with it a browser asks before it sends.
             raise BodyRefusedError(
@@ -74,7 +78,7 @@ class Bodies:
         if len(read) > SHARE_BYTES:
             await self._budgets.large_requests.next()
         try:
-            return json.loads(read)
+            return json.loads(read, parse_float=JsonText, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as problem:
             raise InvalidRequestError(f"the body is not JSON: {problem}") from None
 

@@ -10,6 +10,7 @@ from queryable_state.server.web.api import schemas
 from queryable_state.server.web.api.parameters import (
     JOB,
     KEY,
+    LEAST_MS,
     READING,
     STATE,
     TIMEOUT,
@@ -17,7 +18,7 @@ from queryable_state.server.web.api.parameters import (
     Parameter,
 )
 from queryable_state.server.web.api.proto_json import message_json
-from queryable_state.server.web.api.route import JsonText, Route
+from queryable_state.server.web.api.route import JsonText, Route, refuse_constant, written
 from queryable_state.server.web.http.error_answers import error_json
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
@@ -35,10 +36,16 @@ _EXPLAIN = Parameter(
 )
 _RANGE = (
     Parameter(
-        name="from_ms", kind="whole number", meaning="Only windows that start at this time or later"
+        name="from_ms",
+        kind="whole number",
+        least=LEAST_MS,
+        meaning="Only windows that start at this time or later.",
     ),
     Parameter(
-        name="to_ms", kind="whole number", meaning="Only windows that start before this time."
+        name="to_ms",
+        kind="whole number",
+        least=LEAST_MS,
+        meaning="Only windows that start before this time.",
     ),
     Parameter(
         name="newest",
@@ -73,9 +80,9 @@ async def _set_key(asked: Asked, request: query_pb2.GetKvStateRequest) -> None:
 
 
 def _json_text(text: str, what: str) -> str:
-    """The text without the spaces that JSON allows; raises `InvalidRequestError`."""
+    """The text; raises `InvalidRequestError` unless it is JSON, as a part of an answer must be."""
     try:
-        json.loads(text)
+        json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         raise InvalidRequestError(
             f"{what} {text[:80]!r} is not JSON; a text needs no quotes, other types are written as "
@@ -103,7 +110,7 @@ def _found(
 async def _values(asked: Asked) -> object:
     keys = asked.body["keys"]
     check_number_of_keys(len(keys), asked.limits)
-    texts = [json.dumps(key, ensure_ascii=False) for key in keys]
+    texts = [_written_key(key) for key in keys]
     request = query_pb2.BatchGetKvStateRequest(
         **asked.read_options(), keys_json=texts, one_cut=bool(asked.arguments["one_cut"])
     )
@@ -114,6 +121,21 @@ async def _values(asked: Asked) -> object:
             for text, result in zip(texts, found.results, strict=True)
         ]
     }
+
+
+def _written_key(key: object) -> str:
+    """The JSON text of a key of a body; raises `InvalidRequestError`."""
+    try:
+        text = written(key)
+    except RecursionError:
+        raise InvalidRequestError("a key of the body is nested too deeply") from None
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequestError(
+            f"key {text[:80]!r} has one half of a surrogate pair, which is no character"
+        ) from None
+    return text
 
 
 async def _windows(asked: Asked) -> object:
