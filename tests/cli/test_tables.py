@@ -47,6 +47,8 @@ def test_cells_are_json_but_for_the_quotes_of_a_string() -> None:
     assert cell("a b") == "a b"
     assert cell("ü") == "ü"
     assert cell({"ü": [1, None]}) == '{"ü": [1, null]}'
+    assert cell(None) == "null"
+    assert cell("null") == '"null"'
     assert cell("\x1b[2J") == '"\\u001b[2J"'
     assert cell("x" * 200).endswith("x...")
 

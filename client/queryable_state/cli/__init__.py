@@ -8,6 +8,7 @@ imported, and `--help` should not take long.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from pathlib import Path
@@ -37,6 +38,7 @@ from queryable_state.cli.exit_codes import (
     PIPE_CLOSED,
     REFUSED,
 )
+from queryable_state.cli.tables import message_text
 from queryable_state.wire.errors import (
     InvalidRequestError,
     QueryableStateError,
@@ -71,12 +73,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         # The parent process closed stdout: discard the output.
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Keys and values may have characters that the terminal's encoding lacks.
+            stream.reconfigure(errors="backslashreplace")
     try:
         exit_code: int = options.run(options)
         sys.stdout.flush()
         return exit_code
     except QueryableStateError as error:
-        print(f"queryable-state: {error}", file=sys.stderr)
+        print(f"queryable-state: {message_text(str(error))}", file=sys.stderr)
         if serves and isinstance(error, InvalidRequestError):
             return CONFIGURATION
         return NOT_THERE if isinstance(error, UnknownKeyOrNamespaceError) else REFUSED

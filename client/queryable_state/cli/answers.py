@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.cli.tables import time_text
+from queryable_state.cli.tables import printable, time_text
 
 if TYPE_CHECKING:
     from queryable_state.client import QueryableStateError, ReadInfo
@@ -37,7 +37,7 @@ def error_json(error: QueryableStateError | None) -> dict[str, Any] | None:
 
 def error_text(error: QueryableStateError) -> str:
     """An error in one line."""
-    return f"{error.reason_name}: {error.message}"
+    return printable(f"{error.reason_name}: {error.message}")
 
 
 def info_text(info: ReadInfo) -> str:

@@ -27,6 +27,7 @@ class GrowingTable:
 
     def add(self, rows: Sequence[Sequence[str]]) -> list[str]:
         """Lines with aligned columns; the first part begins with the header."""
+        rows = [[printable(text) for text in row] for row in rows]
         if self._head is not None:
             rows, self._head = [self._head, *rows], None
         columns = zip(self._widths, *rows, strict=True)
@@ -42,9 +43,30 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return GrowingTable(head).add(rows)
 
 
+def printable(text: str, keep: str = "") -> str:
+    """A text of a job or a server, with escapes for what would move the cursor or hide text.
+
+    The characters of `keep` stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
+def message_text(text: str) -> str:
+    """As `printable`, for messages and tracebacks of more than one line."""
+    return printable(text, keep="\n\t")
+
+
 def cell(jsonable: Any) -> str:
-    """A JSON value as one table cell: printable strings without quotes, no control characters."""
-    if isinstance(jsonable, str) and jsonable.isprintable():
+    """A JSON value as one table cell: printable strings without quotes, no control characters.
+
+    The string `null` keeps its quotes, which tell it from a null.
+    """
+    if isinstance(jsonable, str) and jsonable.isprintable() and jsonable != "null":
         text = jsonable
     else:
         text = json.dumps(jsonable, ensure_ascii=False)

@@ -59,9 +59,18 @@ def checked_addresses(
     return (join_address(parse_host(host, "host"), parse_port(port, "port")),)
 
 
+def _is_text(name: str) -> bool:
+    """False if UTF-8 cannot encode it: Python has such strings of arguments with other bytes."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_name(state_name: object) -> None:
     """Raises `InvalidRequestError` if the argument is not a queryable name."""
-    if not isinstance(state_name, str) or not state_name:
+    if not isinstance(state_name, str) or not state_name or not _is_text(state_name):
         raise InvalidRequestError(
             f"state_name must be the queryable name of a state, not {state_name!r}"
         )
@@ -73,7 +82,7 @@ def job_text(job: object) -> str:
         return ""
     if isinstance(job, UUID):
         return job.hex
-    if isinstance(job, str) and job:
+    if isinstance(job, str) and job and _is_text(job):
         return job
     raise InvalidRequestError(
         f"job must be an id, a name, a UUID, or None for the only job with the state; not {job!r}"

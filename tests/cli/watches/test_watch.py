@@ -27,3 +27,12 @@ async def test_changes_are_lines(terminal: Terminal, cluster: InProcessCluster) 
     )
     entry = json.loads(ran.lines[0])
     assert (entry["kind"], entry["key"], entry["old"]) == ("DELETE", "b", 1)
+
+
+async def test_options_may_stand_between_the_state_and_its_keys(
+    terminal: Terminal, cluster: InProcessCluster
+) -> None:
+    job = cluster.job("watched", declare("level", "string", "bigint"))
+    await job.run(0, {"level": {"a": 1, "b": 1}})
+    ran = await terminal.run("watch", "level", "--after-batch", "-1", "--limit", "1", "b")
+    assert ran.lines[1].split() == ["0", "PUT", "b", "1"]

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 from queryable_state.cli.answers import print_json
 from queryable_state.cli.arguments import add_operation
 from queryable_state.cli.completed_names import complete
-from queryable_state.cli.tables import age_text, bytes_text, ms_text, percent_text, table, time_text
+from queryable_state.cli.tables import (
+    age_text,
+    bytes_text,
+    message_text,
+    ms_text,
+    percent_text,
+    printable,
+    table,
+    time_text,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -56,7 +65,7 @@ async def _status(options: argparse.Namespace, client: QueryableStateClient) -> 
     if options.json:
         print_json(dataclasses.asdict(job))
     else:
-        print(*_lines(job), sep="\n")
+        print(*map(message_text, _lines(job)), sep="\n")
     return 0
 
 
@@ -66,9 +75,10 @@ async def _errors(options: argparse.Namespace, client: QueryableStateClient) -> 
         print_json({"errors": [dataclasses.asdict(error) for error in job.errors]})
         return 0
     for error in job.errors:
-        print(*_error_lines(error), sep="\n")
+        print(*map(message_text, _error_lines(error)), sep="\n")
     if not job.errors:
-        print(f"no run of {job.info.name or job.info.job_id} has failed in this driver")
+        name = printable(job.info.name or job.info.job_id)
+        print(f"no run of {name} has failed in this driver")
     return 0
 
 
@@ -113,7 +123,7 @@ async def _servers(options: argparse.Namespace, client: QueryableStateClient) ->
 def _lines(job: JobDescription) -> Iterator[str]:
     info = job.info
     started = f", started {time_text(info.started_at_ms)}" if info.started_at_ms else ""
-    yield f"job {info.name} ({info.job_id}): {info.health}{started}"
+    yield f"job {printable(info.name)} ({info.job_id}): {info.health}{started}"
     for finding in job.findings:
         since = f" since {time_text(finding.since_ms)}" if finding.since_ms else ""
         yield f"{finding.severity} {finding.code}{since}: {finding.message}"

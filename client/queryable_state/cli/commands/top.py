@@ -15,7 +15,7 @@ from queryable_state.cli.arguments import add_operation
 from queryable_state.cli.commands.hot_keys import HEAD, hot_key_rows, hot_keys_json
 from queryable_state.cli.commands.states import size_cells
 from queryable_state.cli.completed_names import complete
-from queryable_state.cli.tables import ms_text, table, time_text
+from queryable_state.cli.tables import ms_text, printable, table, time_text
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
@@ -79,9 +79,11 @@ async def _top(options: argparse.Namespace, client: QueryableStateClient) -> int
             # One object a line, for programs that follow it.
             print(json.dumps(_json(shown), allow_nan=False), flush=True)
         else:
-            lines = list(_lines(shown))
+            lines = list(map(printable, _lines(shown)))
             if sys.stdout.isatty() and not options.once:
-                lines = lines[: shutil.get_terminal_size().lines - 1]
+                # A line that wraps would push the first ones out of sight.
+                size = shutil.get_terminal_size()
+                lines = [line[: size.columns] for line in lines[: size.lines - 1]]
                 print(_HOME_AND_CLEAR, end="")
             print(*lines, sep="\n", flush=True)
         if options.once:

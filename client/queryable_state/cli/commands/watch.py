@@ -28,9 +28,15 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         epilog=KEYS_EPILOG,
     )
     add_state(parser)
-    parser.add_argument(
-        "keys", metavar="KEY", nargs="*", help="only these keys (default: every key of the state)"
+    keys = parser.add_argument(
+        "keys",
+        metavar="KEY",
+        nargs="+",
+        default=[],
+        help="only these keys (default: every key of the state)",
     )
+    # With nargs="*" argparse would consume an empty list if an option follows STATE.
+    keys.required = False
     parser.add_argument(
         "--prefix",
         metavar="KEY",
