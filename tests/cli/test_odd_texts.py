@@ -94,6 +94,7 @@ async def test_top_has_a_line_of_the_terminal_for_each_of_its_lines(
         *("--server", terminal.address),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=theirs,
+        env={name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")},
     )
     os.close(theirs)
     screen = b""
@@ -106,4 +107,4 @@ async def test_top_has_a_line_of_the_terminal_for_each_of_its_lines(
     frame = screen.decode().split("\x1b[H\x1b[2J")[1]
     lines = frame.split("\r\n")
     assert re.match(r"sensors: [A-Z]+ at ", lines[0])
-    assert max(map(len, lines)) == columns
+    assert max(map(len, lines)) == columns, lines
