@@ -16,6 +16,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
 DEADLINE_S = 60.0
 QUERY = ("--keys", "100", "--parts", "hits", "--in-flight", "1", "--seconds", "60")
 

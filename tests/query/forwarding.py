@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import itertools
 import logging
 import socket
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     import pytest
+
+DEADLINE_S = 20.0
 
 ELSEWHERE = "127.0.0.2"
 """Another address of this machine, where none of our servers listens."""
@@ -37,12 +40,28 @@ async def forwarded(host: str, port: int, *to: int) -> AsyncIterator[str]:
         opened.update((writer, there_writer))
         await asyncio.gather(pipe(reader, there_writer), pipe(there_reader, writer))
 
-    async with await asyncio.start_server(connected, host, port) as server:
+    async with await listening(connected, host, port) as server:
         try:
             yield f"{host}:{server.sockets[0].getsockname()[1]}"
         finally:
             for each in opened:
                 each.transport.abort()
+
+
+async def listening(
+    connected: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    host: str,
+    port: int,
+) -> asyncio.Server:
+    """A server at a port, which a process beside this one may have been lent for a moment."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            try:
+                return await asyncio.start_server(connected, host, port)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                await asyncio.sleep(0.05)
 
 
 def free_ports(number: int) -> list[int]:

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 _BY_NAME = {fixture.name: fixture for fixture in FIXTURES}
 
-DEFAULT = ["windows-changelog", "retries-ids"]
+DEFAULT = ["windows-changelog"]
 SLOW = [
     "chained",
     "join-left-outer-v4",
     "processor-pandas-event-timers",
     "repartitioned",
     "retries-hdfs",
+    "retries-ids",
     "retries-snapshots",
     "sessions",
 ]

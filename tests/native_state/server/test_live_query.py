@@ -112,6 +112,7 @@ def _until_ended(served: NativeQuery, until_s: float) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_is_started_again_beside_the_query(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ async def test_a_plain_client_behind_a_balancer_sees_no_failed_call(
                 await asking.more()
 
 
+@pytest.mark.slow
 async def test_a_client_behind_a_balancer_that_looks_now_and_then_sees_no_failed_call(
     cluster: InProcessCluster, job: InProcessJob
 ) -> None:

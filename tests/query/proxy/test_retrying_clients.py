@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DEADLINE_S = 20.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--plain-grpc",)], ids=["grpc core", "grpc.aio"])
 async def test_a_client_that_retries_unavailable_sees_no_failed_call(
     cluster: InProcessCluster, job: InProcessJob, options: tuple[str, ...]

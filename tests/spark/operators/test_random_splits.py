@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming import StreamExecutionEnvironment
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_random_split_gives_the_result_of_plain_python(
     env: StreamExecutionEnvironment,
     spark: SparkSession,

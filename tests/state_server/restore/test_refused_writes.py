@@ -114,22 +114,23 @@ async def test_what_is_acknowledged_while_a_store_is_replaced_is_not_lost(
     root = f"gated://{tmp_path / 'state'}"
     job = cluster.job(config=config(backend="rocksdb", state_root=root))
     keys = [key_of(0), key_of(1)]
-    await job.run(server, 0, dict.fromkeys(keys, "before"))
-    first = await job.begin(server, 1, 0)
-    other = await job.begin(server, 1, 1)
+    for number in range(2):
+        await job.run(server, number, dict.fromkeys(keys, "before"))
+    first = await job.begin(server, 2, 0)
+    other = await job.begin(server, 2, 1)
     await other.prepare({keys[1]: "after"})
     await refuse_writes(server, 0)
     assert len(await flush(server)) == 2
     gate.close_for("changelog/0/op")
-    second = asyncio.create_task(job.begin(server, 1, 0))
+    second = asyncio.create_task(job.begin(server, 2, 0))
     await until(lambda: gate.waiting > 0)
     await first.prepare({keys[0]: "after"})
     gate.open()
     with pytest.raises(PlacementError, match="while its store was replaced: begin again"):
         await second
-    third = await job.begin(server, 1, 0)
+    third = await job.begin(server, 2, 0)
     assert third.begun.sealed_before
-    await job.commit(server, 1)
+    await job.commit(server, 2)
     assert job.read(server, *keys) == ["after", "after"]
 
 
