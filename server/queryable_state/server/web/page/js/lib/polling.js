@@ -5,35 +5,39 @@ import { onToken } from "./token.js";
 import { useCallback, useEffect, useRef, useState } from "./view.js";
 
 const SLOWEST_MS = 15_000;
+const NOTHING = { data: null, error: null, askedAt: 0, at: 0 };
 
 /**
  * The newest answer of a path; null as path asks nothing. After an error the last answer stays, and
- * the next try waits for longer. A hidden page asks nothing.
+ * the next try waits for longer. A hidden page asks nothing. 0 as period asks once.
  */
 export function usePolled(path, query, periodMs) {
-  const [state, setState] = useState({ data: null, error: null, at: 0 });
+  const [state, setState] = useState(NOTHING);
   const [turn, setTurn] = useState(0);
   const key = path === null ? null : `${path}?${JSON.stringify(query ?? {})}`;
   const asked = useRef(null);
 
   useEffect(() => onToken(() => setTurn((value) => value + 1)), []);
   useEffect(() => {
-    if (asked.current !== key) setState({ data: null, error: null, at: 0 });
+    if (asked.current !== key) setState(NOTHING);
     asked.current = key;
     if (key === null) return undefined;
     const abort = new AbortController();
     let timer = 0;
     let failures = 0;
+    let answered = false;
     const schedule = (ms) => {
       clearTimeout(timer);
       if (ms) timer = setTimeout(step, ms);
     };
     async function step() {
       if (document.hidden) return;
+      const askedAt = Date.now();
       try {
         const data = await ask(path, { query, signal: abort.signal });
         failures = 0;
-        setState({ data, error: null, at: Date.now() });
+        answered = true;
+        setState({ data, error: null, askedAt, at: Date.now() });
         schedule(periodMs);
       } catch (error) {
         if (abort.signal.aborted) return;
@@ -42,7 +46,7 @@ export function usePolled(path, query, periodMs) {
         if (error.status !== 401) schedule(Math.min(SLOWEST_MS, Math.max(1000, error.retryAfterMs) * 2 ** (failures - 1)));
       }
     }
-    const shown = () => { if (!document.hidden) step(); };
+    const shown = () => { if (!document.hidden && (periodMs || !answered)) step(); };
     document.addEventListener("visibilitychange", shown);
     step();
     return () => {

@@ -24,9 +24,10 @@ export function changesOf(message) {
 
 /**
  * `state` is "connecting", "open", "lost" (tries again) or "refused" (with `error`). `onChanges` gets
- * the changes of each batch, `onGap` the batches that the server does not have any more.
+ * the changes of each batch, `onGap` the batches that the server does not have any more. Another `run`
+ * begins anew, with the next batch: positions of one job mean nothing in another.
  */
-export function useWatch(job, state, query, { enabled, onChanges, onGap }) {
+export function useWatch(job, state, query, { enabled, run, onChanges, onGap }) {
   const [status, setStatus] = useState({ state: "connecting", error: null, batch: null });
   const [turn, setTurn] = useState(0);
   const handlers = useRef({});
@@ -72,6 +73,6 @@ export function useWatch(job, state, query, { enabled, onChanges, onGap }) {
       abort.abort();
       clearTimeout(timer);
     };
-  }, [job, state, asked, enabled, turn]);
+  }, [job, state, asked, enabled, turn, run]);
   return status;
 }

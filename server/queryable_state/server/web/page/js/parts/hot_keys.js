@@ -5,9 +5,8 @@ import { usePolled } from "../lib/polling.js";
 import { linkTo } from "../lib/routes.js";
 import { html } from "../lib/view.js";
 import { parseField } from "../lib/json.js";
-import { brief } from "./value.js";
 import { Answer } from "./ui.js";
-import { keyText } from "./types.js";
+import { keyText, shownKey } from "./types.js";
 
 const PERIOD_MS = 5000;
 const LIMIT = { limit: 12 };
@@ -22,9 +21,9 @@ function Side({ rows, job, title, withState }) {
     ${rows.length ? html`<div class="scroll" tabindex="0" role="group" aria-label=${title}><table class="hot">
       <thead><tr><th>key</th>${withState ? html`<th>state</th>` : null}<th class="number">about</th><th>share of all</th></tr></thead>
       <tbody>${rows.slice(0, 12).map((row) => {
-        const key = parseField(row.key_json);
+        const key = keyText(parseField(row.key_json));
         return html`<tr key=${`${row.state_name} ${row.key_json}`}>
-          <td class="key"><a class="mono" href=${linkTo("key", { job, state: row.state_name }, { key: keyText(key) })}>${brief(key)}</a></td>
+          <td class="key"><a class="mono" href=${linkTo("key", { job, state: row.state_name }, { key })}>${shownKey(key)}</a></td>
           ${withState ? html`<td>${row.state_name}</td>` : null}
           <td class="number">${count(row.count)}${row.error ? html` <span class="quiet">± ${count(row.error)}</span>` : null}</td>
           <td><span class=${`bar ${row.share > 0.5 ? "bad" : ""}`}><span style=${{ width: `${((row.share ?? 0) / widest) * 100}%` }}></span></span> ${percent(row.share ?? 0)}</td>

@@ -32,7 +32,10 @@ export function useLiveValue({ job, state, keyName, window, kind, live }) {
   const [newest, setNewest] = useState(null);
   const [gap, setGap] = useState(null);
   const [samples, setSamples] = useState([]);
+  const [run, setRun] = useState(0);
   const again = useRef(null);
+  // The newest batch of a change or a read, and when it arrived.
+  const seen = useRef({ batch: -1, at: 0 });
   const sample = (at, value) => setSamples((last) => {
     const numbers = numbersIn(value);
     if (!Object.keys(numbers).length || at <= (last.at(-1)?.at ?? 0)) return last;
@@ -43,6 +46,7 @@ export function useLiveValue({ job, state, keyName, window, kind, live }) {
     if (!own.length) return;
     setChanges((last) => [...own.reverse(), ...last].slice(0, MOST_CHANGES));
     const last = own[0];
+    seen.current = { batch: last.batch, at: Date.now() };
     if (WHOLE.has(kind)) {
       setNewest({ batch: last.batch, at: last.at, value: last.kind === "PUT" ? last.value : undefined });
       if (last.kind === "PUT") sample(last.at, last.value);
@@ -50,12 +54,22 @@ export function useLiveValue({ job, state, keyName, window, kind, live }) {
       again.current();
     }
   };
-  const watch = useWatch(job, state, { key: keyName }, { enabled: watched, onChanges, onGap: (missed) => { setGap(missed); again.current(); } });
+  const watch = useWatch(job, state, { key: keyName }, { enabled: watched, run, onChanges, onGap: (missed) => { setGap(missed); again.current(); } });
   const period = !live ? 0 : watched && watch.state === "open" ? IDLE_MS : POLL_MS;
   const polled = usePolled(statePath(job, state, "value"), { key: keyName, ...window }, period);
   again.current = polled.again;
   useEffect(() => {
     const { data } = polled;
+    const version = data?.info?.version ?? -1;
+    if (version < seen.current.batch && data?.info && polled.askedAt > seen.current.at) {
+      // Batches never go back: another job has taken the name.
+      setRun((last) => last + 1);
+      setNewest(null);
+      setChanges([]);
+      setSamples([]);
+      setGap(null);
+    }
+    if (data?.info && polled.askedAt > seen.current.at) seen.current = { batch: version, at: polled.at };
     if (data?.info && data.value !== undefined) sample(data.info.commit_time_ms || polled.at, data.value);
   }, [polled.data]);
   const read = polled.data;

@@ -5,7 +5,7 @@ import { clock, count, duration, plural } from "../lib/format.js";
 import { linkTo } from "../lib/routes.js";
 import { html, useEffect, useRef, useState } from "../lib/view.js";
 import { windowText } from "./windows.js";
-import { keyText } from "./types.js";
+import { keyText, shownKey } from "./types.js";
 import { brief } from "./value.js";
 import { Failure, Notice } from "./ui.js";
 
@@ -40,7 +40,7 @@ function useScan(job, state, prefix, onKeys) {
   return { ...pages, more: () => read(pages.cursor), again: () => read(null) };
 }
 
-export function Scan({ job, state, prefix, onKeys, windowed }) {
+export function Scan({ job, state, prefix, onKeys, windowed, type }) {
   const scan = useScan(job, state, prefix, onKeys);
   const withExpiry = scan.keys.some((each) => each.remaining_ms !== undefined);
   const [compared, setCompared] = useState(null);
@@ -48,16 +48,16 @@ export function Scan({ job, state, prefix, onKeys, windowed }) {
     ${scan.error ? html`<${Failure} error=${scan.error} again=${scan.again} />` : null}
     ${scan.newer ? html`<${Notice} kind="warn" message="The batch of the first page is compacted: later pages are of a newer one, so a key may be missing or appear twice." />` : null}
     ${scan.complete ? null : html`<${Notice} kind="warn" message="Not all key groups have answered: keys are missing here." step="See the findings of the job." />`}
-    ${compared ? html`<p class="quiet" role="status">Choose a second key to compare with <code>${compared}</code>. <button class="plain" onClick=${() => setCompared(null)}>Cancel</button></p>` : null}
+    ${compared ? html`<p class="quiet" role="status">Choose a second key to compare with <code>${shownKey(compared)}</code>. <button class="plain" onClick=${() => setCompared(null)}>Cancel</button></p>` : null}
     ${scan.keys.length ? html`<div class="scroll" tabindex="0" role="group" aria-label="Table of keys"><table class="stacks scan">
       <thead><tr><th>key</th>${windowed ? html`<th>window</th>` : null}<th>value</th>${withExpiry ? html`<th class="number">expires in</th>` : null}<th><span class="sr-only">actions</span></th></tr></thead>
       <tbody>${scan.keys.map((each, index) => {
         const key = keyText(each.key);
         const span = each.window ? { window_start: each.window.start_ms, window_end: each.window.end_ms } : {};
         return html`<tr key=${`${index} ${key}`}>
-          <th scope="row" class="key"><a class="mono" href=${linkTo("key", { job, state }, { key, ...span })}>${brief(each.key)}</a></th>
+          <th scope="row" class="key"><a class="mono" href=${linkTo("key", { job, state }, { key, ...span })}>${shownKey(key)}</a></th>
           ${windowed ? html`<td data-label="window">${each.window ? windowText(each.window) : "–"}</td>` : null}
-          <td class="wide full">${each.error ? html`<span class="bad">${each.error.message}</span>` : html`<span class="clip mono" title=${brief(each.value).slice(0, 400)}>${brief(each.value).slice(0, 400)}</span>`}</td>
+          <td class="wide full">${each.error ? html`<span class="bad">${each.error.message}</span>` : html`<span class="clip mono" title=${brief(each.value, type).slice(0, 400)}>${brief(each.value, type).slice(0, 400)}</span>`}</td>
           ${withExpiry ? html`<td class="number" data-label="expires in">${each.remaining_ms !== undefined ? duration(each.remaining_ms) : "–"}</td>` : null}
           <td class="number">${compared === null ? html`<button class="plain quiet" aria-label=${`Compare ${key} with another key`} onClick=${() => setCompared(key)}>compare</button>`
             : compared === key ? html`<span class="quiet">chosen</span>`

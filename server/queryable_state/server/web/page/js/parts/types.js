@@ -26,13 +26,27 @@ export function exampleKey(type) {
 /** The text of a key for the search field and for addresses: its JSON, or the plain word. */
 export function keyText(value) {
   if (typeof value !== "string") return toJson(value);
-  // A word that begins with a quote is read as JSON.
-  return value === "" || value.startsWith('"') ? toJson(value) : value;
+  // A word that begins with a quote is read as JSON, and so is the word null.
+  return value === "" || value === "null" || value.startsWith('"') ? toJson(value) : value;
 }
 
-/** The key of an address as people read it: a composite one without needless quotes. */
+// Nothing to see or to click on, or characters that change how the text around them reads.
+const UNSEEN = /^$|^null$|^\s|\s$|\p{Cc}|[\u2028-\u202e\u2066-\u2069]/u;
+
+function escaped(sign) {
+  return `\\u${sign.codePointAt(0).toString(16).padStart(4, "0")}`;
+}
+
+/** The key of an address as people read it: without needless quotes, as JSON if it would not be seen. */
 export function shownKey(text) {
-  return text.startsWith('"') ? text.slice(1, -1) : text;
+  let word = text;
+  try {
+    if (text.startsWith('"')) word = JSON.parse(text);
+  } catch {
+    return text;
+  }
+  if (!UNSEEN.test(word) || word === "null" && text === word) return word;
+  return toJson(word).replace(/[\u007f-\u009f\u2028-\u202e\u2066-\u2069]/gu, escaped);
 }
 
 /** The type of a whole answer: of a list state all elements, of a map state all entries. */

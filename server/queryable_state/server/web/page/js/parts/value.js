@@ -26,12 +26,20 @@ function Entries({ pairs, label }) {
     ${pairs.length > shown ? html`<button class="plain" onClick=${() => setShown(shown + 500)}>Show more of ${count(pairs.length)}</button>` : null}`;
 }
 
+/** The kind of bytes that only the job can read, and their base64; null for any other value. */
+function opaqueIn(value, type) {
+  if (value === null || typeof value !== "object" || ["map", "struct"].includes(type?.name)) return null;
+  const [[name, base64] = [], more] = Object.entries(value);
+  if (more || typeof base64 !== "string") return null;
+  return { $pickled: { base64, what: "pickle" }, $serialized: { base64, what: "bytes of the job's serializer" } }[name] ?? null;
+}
+
 /** Any JSON value; `type` may be missing, then the value alone decides. */
 export function Value({ value, type }) {
   if (value === undefined) return html`<span class="quiet">nothing</span>`;
   if (value === null) return html`<span class="v-null">null</span>`;
-  if (value?.$pickled !== undefined) return html`<${Opaque} base64=${value.$pickled} what="pickle" />`;
-  if (value?.$serialized !== undefined) return html`<${Opaque} base64=${value.$serialized} what="bytes of the job's serializer" />`;
+  const opaque = opaqueIn(value, type);
+  if (opaque) return html`<${Opaque} ...${opaque} />`;
   if (type?.name === "binary" && typeof value === "string") return html`<${Opaque} base64=${value} what="binary" />`;
   if (Array.isArray(value)) {
     const typeAt = (index) => (type?.name === "tuple" ? type.fields?.[index]?.type : type?.element);
@@ -61,12 +69,11 @@ function Scalar({ value, type }) {
 }
 
 /** A value in one line, cut by the cell around it. */
-export function brief(value) {
+export function brief(value, type) {
   if (value === undefined) return "–";
   if (typeof value === "string") return value;
-  if (value?.$pickled !== undefined) return `pickle, ${bytes(Math.floor((value.$pickled.length * 3) / 4))}`;
-  if (value?.$serialized !== undefined) return `opaque, ${bytes(Math.floor((value.$serialized.length * 3) / 4))}`;
-  return toJson(value);
+  const opaque = opaqueIn(value, type);
+  return opaque ? `${opaque.what}, ${bytes(bytesOf(opaque.base64).bytes.length)}` : toJson(value);
 }
 
 /** The numbers of a value that a chart can follow: itself, or the fields of a row. */

@@ -10,15 +10,15 @@ import { Value } from "../parts/value.js";
 import { clock, count } from "../lib/format.js";
 import { useRegistration } from "./state.js";
 
-/** A value as rows of names: its fields, entries or elements; else one row without a name. */
+/** A value as rows of names: its fields, entries or elements; else one row whose name is null. */
 export function rowsOf(value) {
   if (value === undefined) return new Map();
   if (value !== null && typeof value === "object") return new Map(Object.entries(value));
-  return new Map([["", value]]);
+  return new Map([[null, value]]);
 }
 
 function typeOf(type, name) {
-  if (name === "") return type;
+  if (name === null) return type;
   if (type?.name === "struct") return type.fields.find((field) => field.name === name)?.type;
   if (type?.name === "tuple") return type.fields[Number(name)]?.type;
   return type?.element;
@@ -44,7 +44,7 @@ function Table({ job, state, a, b, registration }) {
       <thead><tr><th><span class="sr-only">field</span></th><${Head} found=${one} job=${job} state=${state} keyName=${a} /><${Head} found=${other} job=${job} state=${state} keyName=${b} /></tr></thead>
       <tbody>${names.map((name) => {
         const differs = differing.includes(name);
-        return html`<tr key=${name} class=${differs ? "differs" : ""}><th scope="row">${name || "value"}${differs ? html`<span class="sr-only"> differs</span>` : null}</th>
+        return html`<tr key=${name} class=${differs ? "differs" : ""}><th scope="row">${name === null ? "value" : shownKey(name)}${differs ? html`<span class="sr-only"> differs</span>` : null}</th>
           <td>${cell(left, name)}</td><td>${cell(right, name)}</td></tr>`;
       })}</tbody></table></div>`;
 }

@@ -71,6 +71,6 @@ export function StateView({ job, state, search }) {
     <${StateFacts} registration=${registration} job=${job} state=${state} />
     ${described.error && !registration ? null : html`<${KeySearch} job=${job} state=${state} registration=${registration} seen=${seen} />`}
     ${registration && offers("jobs/{job}/states/{state}/scan") ? html`<${Block} title="Keys" aside=${withPrefix ? html`<${Prefix} job=${job} state=${state} prefix=${search.prefix} />` : null}>
-      <${Scan} key=${search.prefix} job=${job} state=${state} prefix=${search.prefix} onKeys=${addSeen} windowed=${registration.windowed} /><//>` : null}
+      <${Scan} key=${search.prefix} job=${job} state=${state} prefix=${search.prefix} onKeys=${addSeen} windowed=${registration.windowed} type=${valueType(registration)} /><//>` : null}
     ${registration && offers("jobs/{job}/states/{state}/hot-keys") ? html`<${Block} title="Hot keys" aside="last minute"><${HotKeys} path=${statePath(job, state, "hot-keys")} job=${job} withState=${false} /><//>` : null}`;
 }
