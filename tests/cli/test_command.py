@@ -145,6 +145,21 @@ async def test_an_interrupt_ends_it_without_a_word(
     assert error == b""
 
 
+def test_an_interrupt_while_it_loads_says_nothing_either() -> None:
+    code = """
+import signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("queryable_state.server"):
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from queryable_state.cli import main
+sys.exit(main(["jobs"]))
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=DEADLINE_S)
+    assert (ended.returncode, ended.stderr) == (130, b"")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
 def test_shells_get_every_command_and_option(
     shell: str, capsys: pytest.CaptureFixture[str]

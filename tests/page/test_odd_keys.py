@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,7 +29,8 @@ pytestmark = [
 ]
 
 # As they stand in the list of keys.
-UNSEEN = {
+UNSEEN: dict[str | None, str] = {
+    None: "null",
     "": '""',
     " ": '" "',
     "\n": r'"\n"',
@@ -45,14 +47,13 @@ async def test_every_key_of_a_scan_is_seen_and_leads_to_its_value(
         texts = declare("texts", TypeInfo(Kind.STRING, nullable=True), "string")
         texts.partitioner = SPARK_HASH
         job = cluster.job("odd", texts)
-        await job.run(0, {"texts": {None: "of null"} | {key: f"of {key}" for key in UNSEEN}})
+        await job.run(0, {"texts": {key: f"of {key}" for key in UNSEEN}})
         proxy = await cluster.add_proxy(web="on")
-        for key, shown in {**UNSEEN, None: "null"}.items():
+        for key, shown in UNSEEN.items():
             await page.goto(f"{proxy.web_address}#/jobs/odd/states/texts")
             link = page.locator("table.scan tbody th a").get_by_text(shown, exact=True)
             await link.click()
-            value = page.locator(".value .v-text")
-            await expect(value).to_have_text("of null" if key is None else f"of {key}")
+            await expect(page.locator(".value .v-text")).to_have_text(f"of {key}")
             await expect(page.locator("h1")).to_have_text(shown)
 
 
@@ -126,6 +127,22 @@ async def test_a_job_that_begins_anew_replaces_what_the_page_has_seen_of_the_old
         await expect(page.locator(".origin")).to_contain_text("live")
         await changed(new, 1, 101.5)
         await expect(page.locator(".changes")).to_contain_text("100.5 → 101.5")
+
+
+async def test_a_value_that_expires_is_not_shown_any_more(page: Page, tmp_path: Path) -> None:
+    """No batch removes it, so no change tells of it."""
+    async with InProcessCluster(tmp_path) as cluster:
+        job = cluster.job("sensors", declare("last", "string", "double", ttl_ms=10_000))
+        await job.run(0, {"last": {"a": 0.5}})
+        proxy = await cluster.add_proxy(web="on")
+        await page.goto(f"{proxy.web_address}#/jobs/sensors/states/last/key?key=a")
+        await expect(page.locator(".value")).to_have_text("0.5")
+        await expect(page.get_by_role("alert")).to_contain_text("nothing is stored")
+        await expect(page.locator(".value")).to_have_count(0)
+        job.updated_ms = time.time_ns() // 1_000_000
+        await job.run(1, {"last": {"a": 1.5}})
+        await expect(page.locator(".value")).to_have_text("1.5")
+        await expect(page.get_by_role("alert")).to_have_count(0)
 
 
 async def test_a_paused_value_stays_when_its_tab_is_shown_again(page: Page, tmp_path: Path) -> None:

@@ -60,9 +60,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     A usage error raises `SystemExit` with code 2, of a server's process with `CONFIGURATION`.
     """
+    try:
+        return _main(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:
+        # Also while modules are loaded, which takes most of the time of a short command.
+        return INTERRUPTED
+
+
+def _main(words: Sequence[str]) -> int:
     # Read when a command imports gRPC, which else writes a line for each failed TLS handshake.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    words = sys.argv[1:] if arguments is None else arguments
     serves = bool(words) and words[0] in _SERVERS
     try:
         options = parser().parse_args(behind_command(words))
@@ -95,8 +102,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         print(f"queryable-state: {problem}", file=sys.stderr)
         return REFUSED
-    except KeyboardInterrupt:
-        return INTERRUPTED
 
 
 def _discard_output() -> None:

@@ -5,7 +5,7 @@ import { onToken } from "./token.js";
 import { useCallback, useEffect, useRef, useState } from "./view.js";
 
 const SLOWEST_MS = 15_000;
-const NOTHING = { data: null, error: null, askedAt: 0, at: 0 };
+const NOTHING = { data: null, error: null, askedAt: 0, failedAt: 0, at: 0 };
 
 /**
  * The newest answer of a path; null as path asks nothing. After an error the last answer stays, and
@@ -37,12 +37,12 @@ export function usePolled(path, query, periodMs) {
         const data = await ask(path, { query, signal: abort.signal });
         failures = 0;
         answered = true;
-        setState({ data, error: null, askedAt, at: Date.now() });
+        setState({ data, error: null, askedAt, failedAt: 0, at: Date.now() });
         schedule(periodMs);
       } catch (error) {
         if (abort.signal.aborted) return;
         failures += 1;
-        setState((last) => ({ ...last, error }));
+        setState((last) => ({ ...last, error, failedAt: askedAt }));
         if (error.status !== 401) schedule(Math.min(SLOWEST_MS, Math.max(1000, error.retryAfterMs) * 2 ** (failures - 1)));
       }
     }

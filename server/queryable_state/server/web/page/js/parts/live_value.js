@@ -1,7 +1,7 @@
 // The value of one key, kept current by a watch, or by asking again where the server has no watch.
 
 import { statePath } from "../lib/api.js";
-import { clock, count, duration } from "../lib/format.js";
+import { clock, count, duration, plural } from "../lib/format.js";
 import { useOffers } from "../lib/offers.js";
 import { usePolled } from "../lib/polling.js";
 import { useWatch } from "../lib/watching.js";
@@ -48,7 +48,7 @@ export function useLiveValue({ job, state, keyName, window, kind, live }) {
     const last = own[0];
     seen.current = { batch: last.batch, at: Date.now() };
     if (WHOLE.has(kind)) {
-      setNewest({ batch: last.batch, at: last.at, value: last.kind === "PUT" ? last.value : undefined });
+      setNewest({ batch: last.batch, at: last.at, seenAt: Date.now(), value: last.kind === "PUT" ? last.value : undefined });
       if (last.kind === "PUT") sample(last.at, last.value);
     } else {
       again.current();
@@ -74,9 +74,12 @@ export function useLiveValue({ job, state, keyName, window, kind, live }) {
   }, [polled.data]);
   const read = polled.data;
   const isNewer = newest && newest.batch > (read?.info?.version ?? -1);
+  // The newest read has found nothing: expiry sends no change.
+  const isGone = polled.error?.reason === "UNKNOWN_KEY" && polled.failedAt > (newest?.seenAt ?? 0);
+  const value = isGone ? undefined : isNewer ? newest.value : read?.value;
   return {
     polled, watch, watched, changes, gap, samples, info: read?.info, remaining: read?.remaining_ms,
-    value: isNewer ? newest.value : read?.value, isRemoved: Boolean(isNewer && newest.value === undefined), isPresent: isNewer ? newest.value !== undefined : read !== null && !polled.error,
+    value, isRemoved: Boolean(isNewer && newest.value === undefined), isPresent: !isGone && (isNewer ? newest.value !== undefined : read !== null && !polled.error),
     batch: isNewer ? newest.batch : read?.info?.version, at: isNewer ? newest.at : read?.info?.commit_time_ms,
   };
 }
@@ -103,7 +106,7 @@ function NumberChart({ samples }) {
 
 function Changes({ changes }) {
   if (!changes.length) return null;
-  return html`<details class="changes" open><summary>${count(changes.length)} ${changes.length === 1 ? "change" : "changes"} seen</summary>
+  return html`<details class="changes" open><summary>${changes.length < MOST_CHANGES ? plural(changes.length, "change") : `more than ${count(MOST_CHANGES - 1)} changes`} seen</summary>
     <div class="scroll" tabindex="0" role="group" aria-label="Changes"><table><thead><tr><th class="number">batch</th><th>at</th><th>change</th></tr></thead>
     <tbody>${changes.slice(0, 30).map((change, index) => html`<tr key=${`${change.batch} ${changes.length - index}`}>
       <td class="number">${count(change.batch)}</td><td>${clock(change.at)}</td>
