@@ -56,12 +56,15 @@ def stored_as(backend: str, native: bool, contents: Contents, folder: Path) -> S
     return stored
 
 
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=24, suppress_health_check=list(HealthCheck))
 @given(
-    contents=st.builds(Contents, records), before=boundaries, after=boundaries, native=st.booleans()
+    source=st.sampled_from(BACKENDS),
+    target=st.sampled_from(BACKENDS),
+    contents=st.builds(Contents, records),
+    before=boundaries,
+    after=boundaries,
+    native=st.booleans(),
 )
-@pytest.mark.parametrize("target", BACKENDS)
-@pytest.mark.parametrize("source", BACKENDS)
 def test_ranges_of_one_parallelism_become_those_of_another(
     source: str,
     target: str,
@@ -102,25 +105,20 @@ def test_ranges_of_one_parallelism_become_those_of_another(
                     assert store.prefix(state_id, b"") == expected.of(state_id)
 
 
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
-@given(contents=st.builds(Contents, records), later=st.lists(batches, max_size=3))
-@pytest.mark.parametrize(
-    ("source", "native", "target"),
-    [
-        ("heap", False, "heap"),
-        ("heap", False, "rocksdb"),
-        ("rocksdb", False, "heap"),
-        ("rocksdb", False, "rocksdb"),
-        ("rocksdb", True, "heap"),
-        ("rocksdb", True, "rocksdb"),
-    ],
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(
+    source=st.sampled_from([("heap", False), ("rocksdb", False), ("rocksdb", True)]),
+    target=st.sampled_from(BACKENDS),
+    contents=st.builds(Contents, records),
+    later=st.lists(batches, max_size=3),
 )
 def test_changelogs_after_a_snapshot_are_loaded_and_go_on(
-    source: str, native: bool, target: str, contents: Contents, later: list[Batch]
+    source: tuple[str, bool], target: str, contents: Contents, later: list[Batch]
 ) -> None:
+    """`source`: a backend, and whether its snapshot has its native files."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        stored = stored_as(source, native, contents, folder)
+        stored = stored_as(*source, contents, folder)
         state_ids = (*STATES, 3, 4)
         with restore_whole(target, folder / "target", stored, state_ids) as store:
             for version, batch in enumerate(later, start=6):

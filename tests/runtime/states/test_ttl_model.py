@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.states.ttl_model import Model
@@ -170,11 +169,15 @@ def harness_of(ttl: StateTtlConfig, backend: InMemoryStateBackend, *, mutable: b
     )
 
 
-@pytest.mark.parametrize("mutable", [False, True], ids=["plain", "mutable"])
-@pytest.mark.parametrize("visibility", list(VISIBILITY), ids=lambda each: each.name)
-@pytest.mark.parametrize("update", [UPDATE.OnCreateAndWrite, UPDATE.OnReadAndWrite])
-@settings(max_examples=40)
-@given(batches=histories(), ttl_ms=st.integers(1, 6), in_background=st.booleans())
+@settings(max_examples=120)
+@given(
+    mutable=st.booleans(),
+    visibility=st.sampled_from(list(VISIBILITY)),
+    update=st.sampled_from([UPDATE.OnCreateAndWrite, UPDATE.OnReadAndWrite]),
+    batches=histories(),
+    ttl_ms=st.integers(1, 6),
+    in_background=st.booleans(),
+)
 def test_any_batches_give_what_the_model_gives(
     mutable: bool,
     visibility: StateTtlConfig.StateVisibility,
