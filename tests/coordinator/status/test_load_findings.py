@@ -65,6 +65,34 @@ def table(*reports: coordinator_pb2.ReportLoadRequest, clock: Clock | None = Non
     return load
 
 
+def failed(server: str, *subtasks: int, uid: str = "counts") -> coordinator_pb2.ReportLoadRequest:
+    report = coordinator_pb2.ReportLoadRequest(process_id=server)
+    for index in subtasks:
+        store = report.failed_stores.add(problem=f"No space left on device: {index}.sst")
+        store.subtask.query_id = JOB
+        store.subtask.operator_uid = uid
+        store.subtask.index = index
+    return report
+
+
+def test_stores_that_cannot_be_written_are_told_by_server_and_operator() -> None:
+    clock = Clock()
+    load = table(failed("server-1", 0, 1), failed("server-2", 2), clock=clock)
+    clock.now_ms += 10_000
+    first, second = found(load)
+    assert (first.code, first.since_ms) == ("STORE_FAILED", 1_000_000)
+    for part in ("server-1", "2 stores", "'counts'", "No space left on device: 0.sst"):
+        assert part in first.message
+    assert "Make room on the disk" in first.next_step
+    assert "1 store of" in second.message
+
+
+def test_a_store_that_was_replaced_is_no_finding() -> None:
+    load = table(failed("server-1", 0), failed("server-1"))
+    assert not found(load)
+    assert not found(table(failed("server-1", 0, uid="other"), failed("server-1")))
+
+
 def test_a_client_is_named_with_its_state_limit_and_number_of_refusals() -> None:
     [finding] = found(table(refused("server-1", 700), refused("proxy-1", 534)))
     assert finding.code == "CLIENT_LIMITED"

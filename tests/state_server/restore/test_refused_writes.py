@@ -12,6 +12,7 @@ import pytest
 from tests.state_server.cluster import until
 from tests.state_server.restore.stored import after, batch, config, sensors, stored
 
+from queryable_state.client import QueryableStateClient
 from queryable_state.server.coordinator.checkpoints.history import InterruptedSnapshotError
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.wire.errors import CheckpointError, PlacementError
@@ -171,3 +172,28 @@ async def test_while_no_other_store_can_be_opened_batches_go_on_and_the_log_says
     await job.run(2, batch(2))
     assert stored(rocksdb_cluster) == after(0, 1, 2)
     await job.checkpoint()
+
+
+@pytest.mark.slow
+async def test_the_status_names_the_server_and_the_error_until_the_stores_are_replaced(
+    rocksdb_cluster: InProcessCluster,
+) -> None:
+    [server] = rocksdb_cluster.servers
+    job = rocksdb_cluster.job("sensors", declare("last", "string", "bigint"))
+    await job.run(0, batch(0))
+    await refuse_writes(server, 0)
+    assert len(await flush(server)) == 2
+    async with QueryableStateClient(addresses=[server.addresses.proxy]) as client:
+
+        async def findings() -> list[str]:
+            return [each.message for each in (await client.describe_job("sensors")).findings]
+
+        async with asyncio.timeout(DEADLINE_S):
+            while not (found := await findings()):  # noqa: ASYNC110 - a report of a process
+                await asyncio.sleep(0.2)
+            [message] = found
+            assert f"{server.server_id} cannot write 2 stores" in message
+            assert "IO error" in message
+            await job.run(1, batch(1))
+            while await findings():  # noqa: ASYNC110
+                await asyncio.sleep(0.2)

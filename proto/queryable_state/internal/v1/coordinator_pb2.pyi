@@ -800,6 +800,7 @@ class ReportLoadRequest(_message.Message):
     REFUSALS_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
     RESTORES_FIELD_NUMBER: _builtins.int
+    FAILED_STORES_FIELD_NUMBER: _builtins.int
     process_id: _builtins.str
     """Id of the state server or proxy."""
     refused: _builtins.int
@@ -812,6 +813,8 @@ class ReportLoadRequest(_message.Message):
     def states(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateLoad]: ...
     @_builtins.property
     def restores(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunningRestore]: ...
+    @_builtins.property
+    def failed_stores(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailedStore]: ...
     def __init__(
         self,
         *,
@@ -820,14 +823,41 @@ class ReportLoadRequest(_message.Message):
         refusals: _abc.Iterable[Global___RefusedQueries] | None = ...,
         states: _abc.Iterable[Global___StateLoad] | None = ...,
         restores: _abc.Iterable[Global___RunningRestore] | None = ...,
+        failed_stores: _abc.Iterable[Global___FailedStore] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["process_id", b"process_id", "refusals", b"refusals", "refused", b"refused", "restores", b"restores", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_stores", b"failed_stores", "process_id", b"process_id", "refusals", b"refusals", "refused", b"refused", "restores", b"restores", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReportLoadRequest: _TypeAlias = ReportLoadRequest  # noqa: Y015
+
+@_typing.final
+class FailedStore(_message.Message):
+    """A store that accepts no more writes since its disk refused one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUBTASK_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    problem: _builtins.str
+    """The error of the write."""
+    @_builtins.property
+    def subtask(self) -> _backend_pb2.Subtask: ...
+    def __init__(
+        self,
+        *,
+        subtask: _backend_pb2.Subtask | None = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["subtask", b"subtask"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["problem", b"problem", "subtask", b"subtask"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailedStore: _TypeAlias = FailedStore  # noqa: Y015
 
 @_typing.final
 class RunningRestore(_message.Message):

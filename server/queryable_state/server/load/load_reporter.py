@@ -1,4 +1,5 @@
-"""Reports of a process to the coordinator: its load by clients and tasks, and its restores."""
+"""Reports of a process to the coordinator: its load by clients and tasks, restores and failed
+stores."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ _MOST_REFUSALS = 32
 
 
 class LoadReporter:
-    """Reports refusals and busy keys every five seconds, as long as there are any, and the progress
-    of restores every second.
+    """Reports refusals, busy keys and failed stores every five seconds, as long as there are any,
+    and the progress of restores every second.
 
     A report that fails is left out: the next one has all of the last minute. For the event loop.
     """
@@ -38,9 +39,11 @@ class LoadReporter:
         gate: Gate | None,
         busy_states: Callable[[], Iterable[coordinator_pb2.StateLoad]] = tuple,
         restores: Callable[[], Iterable[coordinator_pb2.RunningRestore]] = tuple,
+        failed_stores: Callable[[], Iterable[coordinator_pb2.FailedStore]] = tuple,
     ) -> None:
         """`gate`: counts the refusals; None: nothing is refused by limits."""
         self._restores = restores
+        self._failed_stores = failed_stores
         self._process_id = process_id
         self._send = send
         self._gate = gate
@@ -55,7 +58,9 @@ class LoadReporter:
     async def report(self) -> coordinator_pb2.ReportLoadRequest:
         """The load of the last minute."""
         report = coordinator_pb2.ReportLoadRequest(
-            process_id=self._process_id, restores=self._restores()
+            process_id=self._process_id,
+            restores=self._restores(),
+            failed_stores=self._failed_stores(),
         )
         for state in self._busy_states():
             report.states.append(state)
@@ -82,7 +87,9 @@ class LoadReporter:
                 if any(self._restores()):
                     break
             report = await self.report()
-            has_load = bool(report.refusals or report.states or report.restores)
+            has_load = bool(
+                report.refusals or report.states or report.restores or report.failed_stores
+            )
             if not (has_load or had_load):
                 continue
             try:

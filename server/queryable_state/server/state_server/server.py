@@ -197,6 +197,7 @@ class StateServer:
                 gate=gate,
                 busy_states=lambda: busy_states(self.table.routes()),
                 restores=parts.running_restores.progress,
+                failed_stores=self.table.failed_stores,
             ).start(stack)
             self.metrics.add(OwnerMetrics(self.table, self.lease, self.engine, parts).collect)
             self.metrics.add(UserMetricsCollector(self.table).collect)

@@ -1,4 +1,4 @@
-"""Findings on the load: clients that reach limits, and keys that are touched far too often."""
+"""Findings on what processes report: stores that fail, clients that reach limits, hot keys."""
 
 from __future__ import annotations
 
@@ -27,8 +27,25 @@ _LEAST_KEYS = 10
 
 def load_findings(load: LoadTable, query_id: bytes) -> Iterator[status_pb2.Finding]:
     """The findings of one job."""
+    yield from _failed_stores(load, query_id)
     yield from _refused_clients(load, query_id)
     yield from _hot_keys(load, query_id)
+
+
+def _failed_stores(load: LoadTable, query_id: bytes) -> Iterator[status_pb2.Finding]:
+    for failed in load.failed_stores(query_id):
+        yield finding(
+            "STORE_FAILED",
+            WARNING,
+            failed.since_ms,
+            f"State server {failed.server_id} cannot write "
+            f"{count_text(failed.stores, 'store')} of operator {failed.operator_uid!r}: "
+            f"{failed.problem}. The state is answered, but what changes stays in memory and "
+            "checkpoints fail",
+            "Make room on the disk of this server, which `queryable-state servers` shows with "
+            "its host and log; the next batch or checkpoint then replaces the stores, and nothing "
+            "is lost.",
+        )
 
 
 def _refused_clients(load: LoadTable, query_id: bytes) -> Iterator[status_pb2.Finding]:

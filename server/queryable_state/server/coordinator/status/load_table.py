@@ -1,4 +1,4 @@
-"""Newest reports of all processes on the load that clients and tasks cause."""
+"""Newest reports of all processes: the load by clients and tasks, restores, failed stores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from queryable_state.internal.v1 import coordinator_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.internal.v1.coordinator_pb2 import RunningRestore
+    from queryable_state.internal.v1.coordinator_pb2 import FailedStore, RunningRestore
     from queryable_state.v1 import hot_keys_pb2
 
 # Reports arrive every five seconds as long as there is load.
@@ -52,6 +52,18 @@ class BusyKey:
     since_ms: int
 
 
+@dataclass(frozen=True)
+class FailedStores:
+    """The stores of one operator on one server that accept no more writes."""
+
+    server_id: str
+    operator_uid: str
+    stores: int
+    problem: str
+    """Of the first of them."""
+    since_ms: int
+
+
 class LoadTable:
     """Keeps the newest report of each process for 20 seconds. Thread-safe, no I/O."""
 
@@ -69,6 +81,8 @@ class LoadTable:
             self._reports[report.process_id] = (self._wall_ms(), report)
             if len(self._reports) > _MOST_PROCESSES:
                 del self._reports[next(iter(self._reports))]
+            for failed in report.failed_stores:
+                self._first_told(_place_of(report.process_id, failed))
 
     def of_process(self, process_id: str) -> coordinator_pb2.ReportLoadRequest:
         """The valid report of a process; an empty one if there is none."""
@@ -136,6 +150,26 @@ class LoadTable:
                 )
         return found
 
+    def failed_stores(self, query_id: bytes) -> list[FailedStores]:
+        """The stores of a job that accept no more writes, by server and operator."""
+        by_place: dict[tuple[str, bytes, str], list[str]] = {}
+        with self._lock:
+            for report in self._valid():
+                for failed in report.failed_stores:
+                    if failed.subtask.query_id == query_id:
+                        place = _place_of(report.process_id, failed)
+                        by_place.setdefault(place, []).append(failed.problem)
+            return [
+                FailedStores(
+                    server_id=place[0],
+                    operator_uid=place[2],
+                    stores=len(problems),
+                    problem=problems[0],
+                    since_ms=self._first_told(place),
+                )
+                for place, problems in sorted(by_place.items())
+            ]
+
     def restores(self, server_id: str, query_id: bytes) -> dict[tuple[str, int], RunningRestore]:
         """The restores of a job that go on in a server, by operator uid and subtask."""
         return {
@@ -157,3 +191,7 @@ class LoadTable:
         if len(self._since) > _MOST_SINCE:
             del self._since[next(iter(self._since))]
         return first_ms
+
+
+def _place_of(server_id: str, failed: FailedStore) -> tuple[str, bytes, str]:
+    return server_id, failed.subtask.query_id, failed.subtask.operator_uid

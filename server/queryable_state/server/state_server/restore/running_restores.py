@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
+from queryable_state.internal.v1 import coordinator_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,13 +39,7 @@ class RestoreState:
         """The progress now."""
         read = self._stored.downloaded_bytes + self._stored.reused_bytes - self._before_bytes
         return coordinator_pb2.RunningRestore(
-            subtask=backend_pb2.Subtask(
-                query_id=self._id.query_id,
-                operator_uid=self._id.operator_uid,
-                index=self._id.subtask,
-                parallelism=self._id.parallelism,
-                max_parallelism=self._id.max_parallelism,
-            ),
+            subtask=self._id.to_proto(),
             started_at_ms=self._started_at_ms,
             bytes_done=min(self.bytes, read + self.replayed_bytes()),
             bytes=self.bytes,

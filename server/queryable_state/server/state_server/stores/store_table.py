@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.metrics.state_reads import StateReads
 from queryable_state.server.state_server.hot_keys.key_sampler import KeySampler
 from queryable_state.server.state_server.stores.job_stores import JobStores
@@ -134,6 +135,12 @@ class StoreTable:
         """Yields all owned subtasks."""
         for job in self._jobs.values():
             yield from job.subtasks.values()
+
+    def failed_stores(self) -> Iterator[coordinator_pb2.FailedStore]:
+        """Yields the stores that accept no more writes."""
+        for subtask in self.subtasks():
+            if problem := subtask.store.write_failure():
+                yield coordinator_pb2.FailedStore(subtask=subtask.id.to_proto(), problem=problem)
 
     def subtasks_now(self) -> list[OwnedSubtask]:
         """All owned subtasks, as a list of its own. For any thread."""
