@@ -69,3 +69,23 @@ class Tell(KeyedProcessFunction):
     def process_element(self, value: Seen, ctx: KeyedProcessFunction.Context) -> Iterator[Told]:
         assert type(value) is Seen
         yield Told(value.sensor, f"{value.at} {value.instant.to_epoch_milli()} {value.total}")
+
+
+class CountOf(KeyedProcessFunction):
+    """Counts the elements of a key; puts out each count with the text of a column."""
+
+    def __init__(self, column: str, queryable_name: str = "counts") -> None:
+        self.column = column
+        self.queryable_name = queryable_name
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        descriptor = ValueStateDescriptor("count", Types.LONG())
+        descriptor.set_queryable(self.queryable_name)
+        self.count = runtime_context.get_state(descriptor)
+
+    def process_element(
+        self, value: Any, ctx: KeyedProcessFunction.Context
+    ) -> Iterator[tuple[str, int]]:
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        yield str(value[self.column]), count

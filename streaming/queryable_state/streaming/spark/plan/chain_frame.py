@@ -13,7 +13,7 @@ from queryable_state.streaming.runtime.stateless.chain import (
 )
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.spark.own_functions import with_own_functions
-from queryable_state.streaming.spark.plan.columns import column, tagged_union
+from queryable_state.streaming.spark.plan.columns import column, mapped_in_arrow, tagged_union
 from queryable_state.streaming.spark.types import schema
 from queryable_state.streaming.spark.worker.chain_function import ChainFunction
 from queryable_state.wire.schema.types import Field
@@ -45,8 +45,7 @@ def chained(chain: Chain, frames: Sequence[DataFrame]) -> tuple[DataFrame, Tagge
             layout,
         )
     function = ChainFunction(spec)
-    # Spark accepts any callable, although its annotation requires a function.
-    return rows.mapInArrow(function, schema(spec.output_fields)), spec.output_layout
+    return mapped_in_arrow(rows, function, schema(spec.output_fields)), spec.output_layout
 
 
 def chain_spec(chain: Chain) -> ChainSpec:

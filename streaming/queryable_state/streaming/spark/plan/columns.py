@@ -6,17 +6,22 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.util import PythonEvalType
 
 from queryable_state.streaming.runtime.columns.tagged_rows import TAG_COLUMN, slot_name
 from queryable_state.streaming.spark.types import data_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    import pyarrow as pa
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructType
 
     from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
 
@@ -24,6 +29,23 @@ if TYPE_CHECKING:
 def column(name: str) -> Column:
     """The column of this very name, which may contain any character."""
     return F.col("`" + name.replace("`", "``") + "`")
+
+
+def mapped_in_arrow(
+    frame: DataFrame,
+    function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: StructType,
+) -> DataFrame:
+    """`frame.mapInArrow(function, schema)` for columns of any name.
+
+    Spark's method reads a name as an expression: it refuses dots and backticks, or resolves
+    `a.b` to a field of another column.
+    """
+    udf: Any = pandas_udf(  # type: ignore[call-overload]  # as Spark's method calls it
+        function, returnType=schema, functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    )
+    call = udf(*map(column, frame.columns))
+    return DataFrame(frame._jdf.mapInArrow(call._jc, False, None), frame.sparkSession)
 
 
 def tagged_union(

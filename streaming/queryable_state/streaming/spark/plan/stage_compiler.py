@@ -10,6 +10,7 @@ from queryable_state.streaming.runtime.operators.spec import OperatorSpec
 from queryable_state.streaming.runtime.stage import StageSpec
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.spark.own_functions import with_own_functions
+from queryable_state.streaming.spark.plan.columns import mapped_in_arrow
 from queryable_state.streaming.spark.plan.stage_frame import StageRows
 from queryable_state.streaming.spark.sources.marker_source import with_marker
 from queryable_state.streaming.spark.types import schema
@@ -124,8 +125,7 @@ class StageCompiler:
         task = StageFunction(
             spec, self._application.server_template, self._application.application_id
         )
-        # Spark accepts any callable, although its annotation requires a function.
-        frame = rows.shuffled(frame_of).mapInArrow(task, schema(spec.output_fields))
+        frame = mapped_in_arrow(rows.shuffled(frame_of), task, schema(spec.output_fields))
         return frame, spec
 
     def _operator(

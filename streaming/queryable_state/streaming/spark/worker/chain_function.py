@@ -23,7 +23,7 @@ _BATCH_ID = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class ChainFunction:
-    """A function for `mapInArrow`: pickled in the driver, called once per task."""
+    """A function for `mapped_in_arrow`: pickled in the driver, called once per task."""
 
     spec: ChainSpec
 

@@ -68,7 +68,7 @@ def _missing(operator: str, what: str) -> JobError:
 
 @dataclass(frozen=True)
 class StageFunction:
-    """A function for `mapInArrow`: pickled in the driver, called once per task.
+    """A function for `mapped_in_arrow`: pickled in the driver, called once per task.
 
     gRPC must not be imported before Spark's daemon forks its workers, so modules that import it are
     imported during the call.
