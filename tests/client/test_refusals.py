@@ -55,6 +55,19 @@ async def test_an_unknown_state_lists_the_known_ones(client: QueryableStateClien
     assert "last" in raised.value.candidates
 
 
+@pytest.mark.parametrize("name", ["state_{}", "état de {} à l'entrée"])
+async def test_an_unknown_state_among_very_many_is_refused_alike(
+    client: QueryableStateClient, cluster: InProcessCluster, name: str
+) -> None:
+    """A gRPC status has room for some of the names."""
+    job = cluster.job("many", *(declare(name.format(number)) for number in range(600)))
+    await job.run(0, {})
+    with pytest.raises(UnknownStateError, match="no queryable state 'lost'") as raised:
+        await client.get_kv_state("many", "lost", "a")
+    assert len(raised.value.candidates) > 20
+    assert len(raised.value.message) <= 2_100
+
+
 async def test_a_job_must_be_named_where_two_have_the_state(
     client: QueryableStateClient, cluster: InProcessCluster
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import string
 from typing import Any
+from urllib.parse import quote
 
 import grpc
 
@@ -10,6 +12,13 @@ from queryable_state.v1 import errors_pb2
 from queryable_state.wire.errors import QueryableStateError, Reason
 
 ERROR_METADATA = "queryable-state-error-bin"
+
+# Clients refuse a status whose metadata, with its text, has more than 8 KiB.
+_MOST_TEXT_BYTES = 2_000
+_MOST_ERROR_BYTES = 5_000
+_PLAIN = " " + string.punctuation.replace("%", "")
+# Tag and length of a candidate.
+_FIELD_BYTES = 4
 
 _STATUS = {
     Reason.INVALID_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
@@ -60,9 +69,31 @@ def status_of(error: QueryableStateError) -> grpc.StatusCode:
     return _STATUS.get(error.reason, grpc.StatusCode.FAILED_PRECONDITION)
 
 
+def details_of(error: QueryableStateError) -> str:
+    """The text of a call's status; cut if it is long."""
+    # A byte that is not printable ASCII is sent as three characters.
+    text = quote(error.message, safe=_PLAIN)
+    return error.message if len(text) <= _MOST_TEXT_BYTES else _cut(error.message, 3)
+
+
 def trailing_metadata(error: QueryableStateError) -> tuple[tuple[str, bytes], ...]:
-    """The trailing metadata with the whole error."""
-    return ((ERROR_METADATA, error.to_proto().SerializeToString()),)
+    """The trailing metadata with the error; a long text is cut, and the last of many candidates."""
+    sent = error.to_proto()
+    if sent.ByteSize() > _MOST_ERROR_BYTES:
+        sent.message = _cut(sent.message, 1)
+        candidates = list(sent.candidates)
+        del sent.candidates[1:]
+        for each in candidates[1:]:
+            if sent.ByteSize() + len(each.encode()) + _FIELD_BYTES > _MOST_ERROR_BYTES:
+                break
+            sent.candidates.append(each)
+    return ((ERROR_METADATA, sent.SerializeToString()),)
+
+
+def _cut(text: str, bytes_sent: int) -> str:
+    """The beginning of a text of which each byte is sent as `bytes_sent`."""
+    kept = text.encode()[: _MOST_TEXT_BYTES // bytes_sent].decode(errors="ignore")
+    return text if kept == text else f"{kept} ..."
 
 
 def is_refusal(failure: grpc.RpcError) -> bool:

@@ -19,7 +19,7 @@ from queryable_state.wire.errors import (
     RetryLaterError,
 )
 from queryable_state.wire.located_state import location_answer
-from queryable_state.wire.status import status_of, trailing_metadata
+from queryable_state.wire.status import details_of, status_of, trailing_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -245,4 +245,4 @@ def _answer(
 
 def _abort(context: grpc.ServicerContext, error: QueryableStateError) -> NoReturn:
     context.set_trailing_metadata(trailing_metadata(error))
-    context.abort(status_of(error), error.message)
+    context.abort(status_of(error), details_of(error))

@@ -10,7 +10,7 @@ import grpc.aio
 from queryable_state.server.serving.error_boundary import end_with_status
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason, shown
 from queryable_state.wire.security.authorization import authorization_of
-from queryable_state.wire.status import status_of, trailing_metadata
+from queryable_state.wire.status import details_of, status_of, trailing_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,7 +40,7 @@ class BlockingSignatureInterceptor(grpc.ServerInterceptor):
 
         def refuse(_requests: object, context: grpc.ServicerContext) -> object:
             context.set_trailing_metadata(trailing_metadata(refusal))
-            context.abort(status_of(refusal), refusal.message)
+            context.abort(status_of(refusal), details_of(refusal))
 
         return _without_request(refuse)
 

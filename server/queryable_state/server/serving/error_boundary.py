@@ -9,7 +9,7 @@ import grpc.aio
 
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.wire.errors import InternalError, QueryableStateError
-from queryable_state.wire.status import status_of, trailing_metadata
+from queryable_state.wire.status import details_of, status_of, trailing_metadata
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -56,4 +56,4 @@ def to_refusal(error: Exception, what: str) -> QueryableStateError:
 
 async def end_with_status(context: Context, error: QueryableStateError) -> None:
     """Ends a call with the status of an error; raises the exception that ends its handler."""
-    await context.abort(status_of(error), error.message, trailing_metadata(error))
+    await context.abort(status_of(error), details_of(error), trailing_metadata(error))
