@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import sys
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import SparkFiles
+from tests.spark.functions import READINGS
 
 from queryable_state.streaming import Configuration
 from queryable_state.wire.errors import InvalidRequestError
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+    from tests.spark.conftest import MakeFeed
 
     from queryable_state.streaming import StreamExecutionEnvironment
 
@@ -104,3 +107,29 @@ def test_a_file_that_cannot_be_added_is_refused(
 ) -> None:
     with pytest.raises(InvalidRequestError, match=text):
         add(env)
+
+
+@pytest.mark.slow
+def test_a_module_that_workers_do_not_have_is_named_with_the_way_to_add_it(
+    env: StreamExecutionEnvironment,
+    feed: MakeFeed,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    functions = "def is_warm(row): return True\ndef newer(one, other): return other\n"
+    (tmp_path / "only_in_driver.py").write_text(functions)
+    monkeypatch.syspath_prepend(tmp_path)
+    only_in_driver = importlib.import_module("only_in_driver")
+    source = feed(READINGS)
+    source.add({"sensor": "a", "temperature": 1.0})
+    stream = env.from_dataframe(source.dataframe())
+    stream.filter(only_in_driver.is_warm).print()
+    in_batches = env.execute_async("chain")
+    stream.key_by("sensor").reduce(only_in_driver.newer).uid("newest")
+    in_plan = env.execute_async("operator")
+    for job in (in_batches, in_plan):
+        with pytest.raises(InvalidRequestError) as raised:
+            job.process_all_available()
+        assert "ModuleNotFoundError: No module named 'only_in_driver'" in str(raised.value)
+        assert "env.add_python_file" in str(raised.value)
+        assert "\n" not in str(raised.value)

@@ -13,7 +13,12 @@ from py4j.protocol import Py4JError
 from queryable_state.server.coordinator import RunFailure
 from queryable_state.streaming.runtime.user_code import shortened, users_traceback
 from queryable_state.v1 import errors_pb2
-from queryable_state.wire.errors import InternalError, QueryableStateError, Reason
+from queryable_state.wire.errors import (
+    InternalError,
+    InvalidRequestError,
+    QueryableStateError,
+    Reason,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +50,9 @@ _IN_FUNCTION = re.compile(
     re.DOTALL,
 )
 _PYTHON_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): (?=\S).*$", re.MULTILINE)
+
+# The traceback of a worker that fails while it unpickles a function, before our code runs.
+_UNLOADED = re.compile(r", in read_command$.*?^(?P<cause>(?:\w+\.)*\w+Error: .*?)$", re.M | re.S)
 
 
 def failed_in_task(error: QueryableStateError) -> QueryableStateError:
@@ -83,10 +91,13 @@ def failure_of(query: StreamingQuery) -> Exception | None:
 
 
 def typed_error(text: str) -> QueryableStateError | None:
-    """Parses our error from the text of a worker's traceback; None if there is none."""
+    """Parses our error from the text of a worker's traceback; None if there is none.
+
+    InvalidRequestError if the worker could not load a function.
+    """
     matches = list(_TYPED.finditer(text))
     if not matches or matches[-1]["reason"] not in Reason.keys():  # noqa: SIM118 - not a mapping
-        return None
+        return _unloaded(text)
     found = matches[-1]
     reason, message = Reason.Value(found["reason"]), found["text"].strip()
     error = QueryableStateError.from_proto(errors_pb2.Error(reason=reason, message=message))
@@ -96,6 +107,18 @@ def typed_error(text: str) -> QueryableStateError | None:
     if found["trace"]:
         error.add_note(found["trace"].strip())
     return error
+
+
+def _unloaded(text: str) -> InvalidRequestError | None:
+    """The error of a function that a worker cannot load, which Spark reports as a traceback."""
+    found = _UNLOADED.search(text)
+    if found is None:
+        return None
+    return InvalidRequestError(
+        f"a worker cannot load a function of the query: {found['cause']}. Workers import the "
+        "modules of functions by name. Add those of the program with env.add_python_file(path), "
+        "and install the others in the Python of the executors"
+    )
 
 
 def run_failure(text: str, known: QueryableStateError | None = None) -> RunFailure:
