@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 JOB_SCRIPT = Path(__file__).with_name("temperature_job.py")
 SENSORS = [f"sensor_{number}" for number in range(1, 13)]
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 180.0
 WEB_TIMEOUT_S = 20.0
 
 
@@ -136,9 +136,10 @@ def alerts_in(log: Path) -> list[str]:
 
 
 async def watch(job_id: str, address: str, log: Path, seconds: float, console: Console) -> None:
-    """Queries once per second for `seconds` (0: until Ctrl-C)."""
+    """Queries once per second, for `seconds` after the first value (0: until Ctrl-C)."""
     host, port = address.rsplit(":", 1)
-    ends = time.monotonic() + seconds if seconds else float("inf")
+    ends = time.monotonic() + START_TIMEOUT_S
+    has_values = False
     screen = (
         Live(console=console, auto_refresh=False)
         if console.is_terminal
@@ -158,12 +159,17 @@ async def watch(job_id: str, address: str, log: Path, seconds: float, console: C
                     console.print(f"{error.reason_name}: {error}")
                 else:
                     took_ms = (time.perf_counter() - began) * 1000
+                    if not has_values and any(row.batch is not None for row in rows):
+                        has_values = True
+                        ends = time.monotonic() + seconds if seconds else float("inf")
                     dashboard = dashboard_of(rows, took_ms, alerts_in(log))
                     if live is None:
                         console.print(dashboard)
                     else:
                         live.update(dashboard, refresh=True)
                 await asyncio.sleep(1)
+    if not has_values:
+        raise SystemExit(f"no value within {START_TIMEOUT_S:.0f} s; the log of the job: {log}")
 
 
 def demo(seconds: float, job_arguments: list[str]) -> None:
@@ -173,29 +179,35 @@ def demo(seconds: float, job_arguments: list[str]) -> None:
         with log.open("wb") as output, running_job(output, job_arguments) as process:
             console.print("starting the job (Spark takes some seconds) ...")
             try:
-                job_id, address = job_started(process, log)
+                show(*job_started(process, log), log, seconds, console)
             except SystemExit:
                 console.print(log.read_text(errors="replace"), markup=False, highlight=False)
                 raise
-            console.print(f"job [bold]{job_id}[/bold] answers on {address}.")
-            if page := web_address(log):
-                console.print(f"Its page is [bold]{page}[/bold].")
-            console.print("Try, meanwhile:")
-            console.print(
-                "  grpcurl -plaintext -d "
-                """'{"job": "temperature", "state_name": "lastTemperature", """
-                f""""key_json": "\\"sensor_1\\""}}' """
-                f"{address} queryable_state.v1.QueryableState/GetKvState",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
-            asyncio.run(watch(job_id, address, log, seconds, console))
+
+
+def show(job_id: str, address: str, log: Path, seconds: float, console: Console) -> None:
+    """Says where the job answers, and watches it."""
+    console.print(f"job [bold]{job_id}[/bold] answers on {address}.")
+    if page := web_address(log):
+        console.print(f"Its page is [bold]{page}[/bold].")
+    console.print("Try, meanwhile:")
+    console.print(
+        "  grpcurl -plaintext -d "
+        """'{"job": "temperature", "state_name": "lastTemperature", """
+        f""""key_json": "\\"sensor_1\\""}}' """
+        f"{address} queryable_state.v1.QueryableState/GetKvState",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    asyncio.run(watch(job_id, address, log, seconds, console))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Watch the state of a running PySpark job.")
-    parser.add_argument("--seconds", type=float, default=0, help="run time; 0: until Ctrl-C")
+    parser.add_argument(
+        "--seconds", type=float, default=0, help="run time after the first value; 0: until Ctrl-C"
+    )
     options, job_arguments = parser.parse_known_args()
     # SIGTERM and a closed terminal end the loop like Ctrl-C; then `running_job` stops the job.
     for number in (signal.SIGTERM, signal.SIGHUP):
