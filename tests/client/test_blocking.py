@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
@@ -106,6 +107,22 @@ async def test_a_scan_is_a_plain_iterator(cluster: InProcessCluster, job: InProc
         open_still.close()
         with pytest.raises(ClientClosedError):
             client.scan("sensors", "last")
+
+    await _in_thread(use)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+async def test_a_scan_and_a_watch_hold_their_client(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    def use() -> None:
+        scan = _client_of(cluster.servers[0].addresses.proxy).scan("sensors", "last", limit=10)
+        gc.collect()
+        assert len(list(scan)) == 10
+        watch = _client_of(cluster.servers[0].addresses.proxy).watch("sensors", "last")
+        gc.collect()
+        with watch:
+            assert watch.batch == 1
 
     await _in_thread(use)
 

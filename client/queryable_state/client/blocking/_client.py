@@ -121,7 +121,7 @@ class QueryableStateClient(KeyLookups):
                 **options,
             )
 
-        return Scan(thread, thread.call(open_scan))
+        return Scan(self, thread, thread.call(open_scan))
 
     def watch(
         self,
@@ -152,7 +152,7 @@ class QueryableStateClient(KeyLookups):
                 timeout_s=timeout_s,
             )
 
-        return Watch(thread, thread.call(make_watch))
+        return Watch(self, thread, thread.call(make_watch))
 
     def measure(self, job: Job, state_name: str, *, timeout_s: float | None = None) -> StateMeasure:
         """Counts the keys, records and bytes of a state, in total and for each subtask."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.states import KvState
     from queryable_state.client._scans.page import Page
     from queryable_state.client._scans.scan import Scan as AsyncScan
+    from queryable_state.client.blocking._client_base import ClientBase
     from queryable_state.wire.calls.loop_thread import LoopThread
 
 
@@ -31,7 +32,9 @@ class Scan:
     Same contract as `queryable_state.client.Scan`. Not thread-safe.
     """
 
-    def __init__(self, thread: LoopThread, scan: AsyncScan) -> None:
+    def __init__(self, client: ClientBase, thread: LoopThread, scan: AsyncScan) -> None:
+        # A client that nothing refers to is closed.
+        self._client = client
         self._thread = thread
         self._scan = scan
         self._entries: deque[tuple[Any, KvState | None]] = deque()

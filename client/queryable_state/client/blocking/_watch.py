@@ -10,6 +10,7 @@ from queryable_state.client._errors import ClientUnusableError
 if TYPE_CHECKING:
     from queryable_state.client._watches.change import Change
     from queryable_state.client._watches.watch import Watch as AsyncWatch
+    from queryable_state.client.blocking._client_base import ClientBase
     from queryable_state.wire.calls.loop_thread import LoopThread
 
 
@@ -24,7 +25,9 @@ class Watch:
     it.
     """
 
-    def __init__(self, thread: LoopThread, watch: AsyncWatch) -> None:
+    def __init__(self, client: ClientBase, thread: LoopThread, watch: AsyncWatch) -> None:
+        # A client that nothing refers to is closed.
+        self._client = client
         self._thread = thread
         self._watch = watch
 
