@@ -237,7 +237,7 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
         dispatcher = self._dispatcher()
         deadline = asyncio.get_running_loop().time() + self._seconds(timeout_s)
         handle = dispatcher.locator.handle(job_text(job), state_name)
-        located = await dispatcher.locator.located(handle, deadline)
+        located = await dispatcher.locator.located_anew(handle, deadline)
         return StateInfo.from_proto(located.registration)
 
     async def list_jobs(

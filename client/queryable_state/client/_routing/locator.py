@@ -68,6 +68,19 @@ class Locator:
 
         return await retrying(attempt, CALLS, deadline_s=deadline)
 
+    async def located_anew(
+        self, handle: StateHandle, deadline: float, newer_than: int = 0
+    ) -> LocatedState:
+        """Resolves job and name again, and stores the placement; retries until the deadline.
+
+        The name may be that of another job by now. `newer_than`: as in `locate`.
+        """
+        located = await retrying(
+            lambda: self.locate(handle, newer_than), CALLS, deadline_s=deadline
+        )
+        self.place(handle, located)
+        return located
+
     def place(self, handle: StateHandle, located: LocatedState) -> None:
         """Stores a placement; closes connections to servers that own nothing any more."""
         self._batchers.place(handle, located)

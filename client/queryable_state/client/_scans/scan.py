@@ -14,7 +14,11 @@ from queryable_state.client._routing.retries import LOOKUPS
 from queryable_state.client._scans.arrow_scan import ArrowScan
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.calls.retrying import retrying
-from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    QueryableStateError,
+    UnknownStateError,
+)
 from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.operator_state import refuse_scan
@@ -130,16 +134,29 @@ class Scan(ArrowScan):
 
     async def _next_page(self) -> Page | None:
         deadline = asyncio.get_running_loop().time() + self._batcher.options.timeout_s
+        handle = self._batcher.handle
+        known, is_begun = handle.located, self._info is not None or bool(self._token)
         try:
-            return await retrying(
-                lambda: self._read_page(deadline),
-                LOOKUPS,
-                deadline_s=deadline,
-                before_retry=self._check_resumable,
-            )
+            try:
+                return await self._read_page_retrying(deadline)
+            except UnknownStateError:
+                # A job of the same name may have replaced the one that was located.
+                if known is None or is_begun:
+                    raise
+                locator = self._dispatcher.locator
+                await locator.located_anew(handle, deadline, known.placement_version)
+                return await self._read_page_retrying(deadline)
         except QueryableStateError:
             self._ended = True
             raise
+
+    async def _read_page_retrying(self, deadline: float) -> Page | None:
+        return await retrying(
+            lambda: self._read_page(deadline),
+            LOOKUPS,
+            deadline_s=deadline,
+            before_retry=self._check_resumable,
+        )
 
     def _check_resumable(self, refusal: QueryableStateError) -> None:
         """Raises the refusal if there is no token to continue behind the keys already read."""

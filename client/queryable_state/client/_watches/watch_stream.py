@@ -14,7 +14,7 @@ from queryable_state.client._watches.position import Position
 from queryable_state.client._watches.received_change import ReceivedChange
 from queryable_state.v1 import watch_pb2
 from queryable_state.wire.calls.retrying import Attempts
-from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.errors import QueryableStateError, UnknownJobError, UnknownStateError
 from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.operator_state import refuse_watch
 
@@ -125,6 +125,8 @@ class WatchStream:
         known = [start for start in starts if start is not None]
         self.position = min(known) if len(known) == len(starts) else None
         """None: not open yet, and it begins with the next batch that is committed."""
+        self._job_id = b""
+        """Of the job that the position is of; empty: not open yet."""
         self._newest_start: Position | None = None
         """Of the watches that read it; None: not open yet."""
         self._open_timeout_s = open_timeout_s
@@ -194,6 +196,7 @@ class WatchStream:
             patience_s = max((each.reconnect_timeout_s for each in self.watches), default=0.0)
         silence_s = _SILENCE_S if is_open else min(_SILENCE_S, patience_s)
         attempts: Attempts | None = None
+        known = self.batcher.handle.located
         while True:
             deadline_s = loop.time() + patience_s
             try:
@@ -203,6 +206,12 @@ class WatchStream:
                 return await self._call.next(silence_s)
             except QueryableStateError as refusal:
                 self._drop_call()
+                if known is not None and isinstance(refusal, UnknownStateError):
+                    # A job of the same name may have replaced the one that was located.
+                    locator, version = self._dispatcher.locator, known.placement_version
+                    await locator.located_anew(self.batcher.handle, deadline_s, version)
+                    known = None
+                    continue
                 attempts = attempts or Attempts(CALLS, deadline_s, loop.time)
                 delay_s = attempts.delay_s(refusal)
                 if delay_s is None:
@@ -219,7 +228,14 @@ class WatchStream:
         batcher.check()
         assert handle.located is not None
         assert handle.codecs is not None
-        refuse_watch(handle.located.registration)
+        registration = handle.located.registration
+        if self.opened.done() and registration.job_id != self._job_id:
+            raise UnknownJobError(
+                f"job {registration.job_name!r} ({self._job_id.hex()}) was replaced by "
+                f"{registration.job_id.hex()}, whose batches count anew: open another watch"
+            )
+        self._job_id = registration.job_id
+        refuse_watch(registration)
         key_groups = handle.codecs.key_groups
         assert isinstance(key_groups, KeyGroups)
         request = watch_pb2.WatchKvStateRequest(job=handle.job, state_name=handle.state_name)

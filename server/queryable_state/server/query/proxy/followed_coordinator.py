@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from queryable_state.server.coordinator_client import (
     CoordinatorClient,
@@ -57,6 +57,15 @@ _STARTING_S = 120.0
 _T = TypeVar("_T")
 
 
+class _Located(NamedTuple):
+    """A state that a coordinator has located."""
+
+    job_id: bytes
+    job_name: str
+    found_s: float
+    """When that coordinator was found, on the clock of the loop."""
+
+
 class FollowedCoordinator:
     """Client of the coordinator that moves with it: to another address, and to another secret.
 
@@ -75,8 +84,8 @@ class FollowedCoordinator:
         self._looking = asyncio.Lock()
         self._tried: list[str] = []
         self._looked_s = self._found_s = float("-inf")
-        self._located: dict[tuple[str, str], None] = {}
-        """Jobs, as clients name them, and states that a coordinator has located, newest last."""
+        self._located: dict[tuple[str, str], _Located] = {}
+        """By job, as clients name it, and state, as a coordinator has located it; newest last."""
 
     @property
     def address(self) -> str:
@@ -136,14 +145,13 @@ class FollowedCoordinator:
     ) -> query_pb2.LocateStateResponse:
         """Same contract as `CoordinatorClient.locate_state`.
 
-        A driver that starts again knows its jobs later than it answers: for a state that was
-        located before it raises `RetryLaterError` meanwhile.
+        A driver that starts again knows its jobs later than it answers: for a state that the
+        driver before it has located it raises `RetryLaterError` meanwhile.
         """
         try:
             response = await self._call(lambda client: client.locate_state(request))
         except (UnknownJobError, UnknownStateError):
-            since_s = asyncio.get_running_loop().time() - self._found_s
-            if since_s > _STARTING_S or (request.job, request.state_name) not in self._located:
+            if not await self._may_come_back(request):
                 raise
             # Without the names that the driver knows: not every caller may see them.
             raise RetryLaterError(
@@ -151,12 +159,29 @@ class FollowedCoordinator:
                 retry_after_ms=_RETRY_AFTER_MS,
             ) from None
         registration = response.location.registration
+        located = _Located(registration.job_id, registration.job_name, self._found_s)
         for job in (request.job, registration.job_id.hex()):
             self._located.pop((job, request.state_name), None)
-            self._located[job, request.state_name] = None
+            self._located[job, request.state_name] = located
         while len(self._located) > _MOST_LOCATED:
             del self._located[next(iter(self._located))]
         return response
+
+    async def _may_come_back(self, request: query_pb2.LocateStateRequest) -> bool:
+        """Whether a state that the driver does not know is that of a job it has yet to start.
+
+        Not if this driver itself has known it, or has another job of the same name.
+        """
+        located = self._located.get((request.job, request.state_name))
+        since_s = asyncio.get_running_loop().time() - self._found_s
+        if located is None or located.found_s == self._found_s or since_s > _STARTING_S:
+            return False
+        listed = await self._call(lambda client: client.list_jobs(query_pb2.ListJobsRequest()))
+        return not any(
+            job.name == located.job_name and job.job_id != located.job_id
+            for job in listed.jobs
+            if job.name
+        )
 
     async def trigger_savepoint(
         self, request: coordinator_pb2.TriggerSavepointRequest, *, timeout_s: float

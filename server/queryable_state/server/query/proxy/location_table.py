@@ -18,7 +18,12 @@ from queryable_state.server.query.proxy.shared_call import SharedCall
 from queryable_state.server.query.router import DriverAwayError
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.calls.single_flight import SingleFlight
-from queryable_state.wire.errors import QueryTimeoutError, RetryLaterError, UnknownStateError
+from queryable_state.wire.errors import (
+    QueryTimeoutError,
+    RetryLaterError,
+    UnknownJobError,
+    UnknownStateError,
+)
 from queryable_state.wire.located_state import LocatedState
 
 if TYPE_CHECKING:
@@ -123,7 +128,9 @@ class LocationTable:
         named = self._names.get((request.job, request.state_name))
         if named is None or time.monotonic() - named.resolved_at_s >= _NAME_TTL_S:
             return None
-        known = self._by_id.get(named.located.state_id, named.located)
+        known = self._by_id.get(named.located.state_id)
+        if known is None:
+            return None
         newer = not request.newer_than or known.placement_version > request.newer_than
         return known if newer else None
 
@@ -247,9 +254,13 @@ class LocationTable:
 
     async def _refresh_id(self, state_id: int) -> LocatedState:
         registration = await self.registered(state_id)
-        located = await self._refresh(registration.job_id.hex(), registration.queryable_name)
-        if located.state_id != state_id:
-            # A query that Spark has repartitioned: its keys are encoded for other key groups now.
+        try:
+            located = await self._refresh(registration.job_id.hex(), registration.queryable_name)
+        except (UnknownJobError, UnknownStateError):
+            # The caller has named a state, not the job whose id is asked for here.
+            located = None
+        if located is None or located.state_id != state_id:
+            # Or a query that Spark has repartitioned: its keys are encoded for other key groups.
             self._by_id.pop(state_id, None)
             raise _unknown_id(state_id)
         return located

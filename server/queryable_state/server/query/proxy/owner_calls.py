@@ -10,6 +10,7 @@ import grpc.aio
 
 from queryable_state.server.query.reads.page_token import PageToken, scan_hash_of
 from queryable_state.v1 import hot_keys_pb2, query_pb2, watch_pb2
+from queryable_state.wire.errors import PlacementError, UnknownJobError
 from queryable_state.wire.security.authorization import call_metadata
 from queryable_state.wire.security.credentialed_calls import with_credentials
 from queryable_state.wire.status import error_from_call
@@ -134,7 +135,14 @@ class OwnerCalls:
             await self._channels.give_back(taken)
 
     def _refusal(self, failure: grpc.aio.AioRpcError, owner: Owner) -> QueryableStateError:
-        return self._channels.refusal(error_from_call(failure, owner.address), owner)
+        error = error_from_call(failure, owner.address)
+        if isinstance(error, UnknownJobError):
+            # The request has the id of the job, which the caller may not have given.
+            return PlacementError(
+                f"server {owner.server_id} does not know the job of this state any more: locate it "
+                "again"
+            )
+        return self._channels.refusal(error, owner)
 
 
 def _watch_request(
