@@ -69,12 +69,7 @@ class LocatedState:
         `InvalidRequestError` for a state without look-ups by key.
         """
         registration = location.registration
-        read_kind = _READ_KINDS.get(registration.kind)
-        if read_kind is None:
-            raise InvalidRequestError(
-                f"state {registration.queryable_name!r} of job {registration.job_name!r} is of "
-                f"kind {_kind_name(registration.kind)}, which has no values by key"
-            )
+        read_kind = _read_kind(registration)
         owners: dict[tuple[str, str], Owner] = {}
         by_key_group: list[Owner] = []
         for owned in location.owners:
@@ -89,6 +84,18 @@ class LocatedState:
                 f"{len(by_key_group)} of {registration.max_parallelism} key groups"
             )
         return cls(location, tuple(owners.values()), tuple(by_key_group), read_kind)
+
+    def of_same_operator(self, registration: registration_pb2.StateRegistration) -> LocatedState:
+        """Another keyed state of its operator, whose key groups have the same owners.
+
+        Raises `InvalidRequestError` for a state without look-ups by key.
+        """
+        location = registration_pb2.StateLocation(
+            registration=registration,
+            placement_version=self.placement_version,
+            owners=self.location.owners,
+        )
+        return LocatedState(location, self.owners, self.by_key_group, _read_kind(registration))
 
     @property
     def registration(self) -> registration_pb2.StateRegistration:
@@ -175,6 +182,18 @@ def location_answer(
         ),
         unchanged=True,
     )
+
+
+def _read_kind(
+    registration: registration_pb2.StateRegistration,
+) -> query_pb2.ReadKind.ValueType:
+    read_kind = _READ_KINDS.get(registration.kind)
+    if read_kind is None:
+        raise InvalidRequestError(
+            f"state {registration.queryable_name!r} of job {registration.job_name!r} is of "
+            f"kind {_kind_name(registration.kind)}, which has no values by key"
+        )
+    return read_kind
 
 
 def _kind_name(kind: registration_pb2.StateKind.ValueType) -> str:

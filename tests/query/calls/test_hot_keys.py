@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +14,8 @@ from queryable_state.client import (
     QueryableStateClient,
     UnknownStateError,
 )
+from queryable_state.server.coordinator_client import CoordinatorClient
+from queryable_state.server.query.proxy.owner_calls import OwnerCalls
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 
 if TYPE_CHECKING:
@@ -82,3 +86,46 @@ async def test_invalid_questions_are_refused(cluster: InProcessCluster, job: InP
             await client.hot_keys("sensors", "lost")
         with pytest.raises(InvalidRequestError, match="limit"):
             await client.hot_keys("sensors", "last", limit=0)
+
+
+async def test_the_hot_keys_of_a_job_with_many_states_are_few_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of two servers has a part of every state, and is asked once."""
+    calls: Counter[str] = Counter()
+
+    def count(of: type, method: str) -> None:
+        called = getattr(of, method)
+
+        def counted(*args: Any, **options: Any) -> Any:
+            calls[method] += 1
+            return called(*args, **options)
+
+        monkeypatch.setattr(of, method, counted)
+
+    count(OwnerCalls, "hot_keys")
+    count(CoordinatorClient, "locate_state")
+    count(CoordinatorClient, "list_states")
+    async with InProcessCluster(tmp_path, servers=2) as cluster:
+        names = [f"state_{number}" for number in range(200)]
+        job = cluster.job("wide", *(declare(name, "string", "double") for name in names))
+        await job.run(0, {name: {"a": 1.0, "b": 2.0} for name in names})
+        proxy = await cluster.add_proxy()
+        async with QueryableStateClient(addresses=[proxy.address]) as client:
+            await client.get_kv_state("wide", "state_7", "a")
+            took_s = []
+            for _ in range(5):
+                begun_s = time.perf_counter()
+                found = await client.hot_keys("wide", limit=3)
+                took_s.append(time.perf_counter() - begun_s)
+                assert found.complete
+                assert not found.errors
+                assert {total.state_name for total in found.totals} == {*names}
+                written = [key for key in found.keys if key.side is KeySide.WRITE]
+                assert [key.count for key in written] == [200] * 400
+                assert {key.key for key in written} == {"a", "b"}
+            # Names of states are known for a second: each of the owners and the proxy locates one.
+            assert calls["hot_keys"] == 2 * len(took_s)
+            assert calls["list_states"] <= 3 * len(took_s)
+            assert calls["locate_state"] <= 3 * len(took_s) + 1
+            assert min(took_s) < 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from queryable_state.v1 import hot_keys_pb2, query_pb2
@@ -12,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from queryable_state.server.query.router import Router
+    from queryable_state.v1 import registration_pb2
     from queryable_state.wire.located_state import LocatedState
+    from queryable_state.wire.state_json import StateJson
 
 _DEFAULT_LIMIT = 10
 _MOST_LIMIT = 1000
@@ -22,29 +27,46 @@ async def list_hot_keys(
     router: Router, request: hot_keys_pb2.ListHotKeysRequest, timeout_ms: int
 ) -> hot_keys_pb2.ListHotKeysResponse:
     """Answers `ListHotKeys`."""
-    names = [(request.job, request.state_name)]
-    if not request.state_name:
-        listed = await router.list_states(query_pb2.ListStatesRequest(job=request.job))
-        jobs = sorted({state.job_name for state in listed.states})
-        if len(jobs) > 1 and not request.job:
-            raise InvalidRequestError(f"name the job, because there are several: {jobs}")
-        names = [
-            (state.job_id.hex(), state.queryable_name)
-            for state in listed.states
-            if state.kind not in OPERATOR_KINDS
-        ]
-    states = [
-        await router.locate(query_pb2.LocateStateRequest(job=job, state_name=name))
-        for job, name in names
-    ]
+    if request.state_name:
+        named = query_pb2.LocateStateRequest(job=request.job, state_name=request.state_name)
+        states = [await router.locate(named)]
+    else:
+        states = await _all_states(router, request.job)
     response = await router.hot_keys(
         states,
         min(request.limit or _DEFAULT_LIMIT, _MOST_LIMIT),
         timeout_ms,
         placement_version=request.placement_version,
     )
-    add_key_texts(response, states)
+    if not request.placement_version:
+        # A proxy adds the texts to what it has merged.
+        add_key_texts(response, states)
     return response
+
+
+async def _all_states(router: Router, job: str) -> list[LocatedState]:
+    """The keyed states of a job. Those of an operator have the same owners: one is located."""
+    listed = await router.list_states(query_pb2.ListStatesRequest(job=job))
+    jobs = sorted({state.job_name for state in listed.states})
+    if len(jobs) > 1 and not job:
+        raise InvalidRequestError(f"name the job, because there are several: {jobs}")
+    of_operators: defaultdict[tuple[bytes, str], list[registration_pb2.StateRegistration]]
+    of_operators = defaultdict(list)
+    for state in listed.states:
+        if state.kind not in OPERATOR_KINDS:
+            of_operators[state.job_id, state.operator_uid].append(state)
+
+    async def located(
+        states: list[registration_pb2.StateRegistration],
+    ) -> Iterable[LocatedState]:
+        first = await router.locate(
+            query_pb2.LocateStateRequest(
+                job=states[0].job_id.hex(), state_name=states[0].queryable_name
+            )
+        )
+        return (first, *map(first.of_same_operator, states[1:]))
+
+    return [*chain.from_iterable(await asyncio.gather(*map(located, of_operators.values())))]
 
 
 def merged(
@@ -85,8 +107,17 @@ def add_key_texts(
 ) -> None:
     """Sets the JSON of each key; empty if the key cannot be decoded."""
     by_name = {located.registration.queryable_name: located for located in states}
+    # Codecs take long to make, and the keyed states of an operator have the same keys.
+    of_operators: dict[tuple[str, bytes], StateJson] = {}
     for key in response.keys:
+        located = by_name.get(key.state_name)
+        if located is None:
+            continue
+        registration = located.registration
+        keys = (registration.operator_uid, registration.key_type.SerializeToString())
         try:
-            key.key_json = by_name[key.state_name].json.key_text(key.key)
+            if keys not in of_operators:
+                of_operators[keys] = located.json
+            key.key_json = of_operators[keys].key_text(key.key)
         except QueryableStateError:
             continue

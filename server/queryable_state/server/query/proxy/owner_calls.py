@@ -16,7 +16,7 @@ from queryable_state.wire.security.credentialed_calls import with_credentials
 from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from queryable_state.server.query.proxy.owner_streams import Channels
     from queryable_state.server.query.scan_query import ScanQuery
@@ -75,15 +75,18 @@ class OwnerCalls:
         )
 
     async def hot_keys(
-        self, owner: Owner, located: LocatedState, limit: int, timeout_s: float
+        self, owner: Owner, states: Sequence[LocatedState], limit: int, timeout_s: float
     ) -> hot_keys_pb2.ListHotKeysResponse:
-        """The hot keys of the owner's own part of a state."""
-        registration = located.registration
+        """The hot keys of the owner's own parts of some states of one job.
+
+        Of more than one state: those of all its states of the job.
+        """
+        registration = states[0].registration
         request = hot_keys_pb2.ListHotKeysRequest(
             job=registration.job_id.hex(),
-            state_name=registration.queryable_name,
+            state_name=registration.queryable_name if len(states) == 1 else "",
             limit=limit,
-            placement_version=located.placement_version,
+            placement_version=states[0].placement_version,
         )
         return cast(
             "hot_keys_pb2.ListHotKeysResponse",

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.frames.answer_frames import frame_of
-from queryable_state.server.query.hot_keys import merged
+from queryable_state.server.query.hot_key_owners import hot_keys_here
 from queryable_state.server.query.router import QuerySession
 from queryable_state.server.query.routers.located_router import LocatedRouter
 from queryable_state.server.query.size_sum import size_of
@@ -74,7 +74,7 @@ class LocalRouter(LocatedRouter):
         *,
         placement_version: int = 0,
     ) -> hot_keys_pb2.ListHotKeysResponse:
-        return merged([self._engine.hot_keys(each.state_id, limit) for each in states], limit)
+        return hot_keys_here(self._engine, states, limit)
 
     async def aclose(self) -> None:
         """Does nothing: the router holds no resources."""
