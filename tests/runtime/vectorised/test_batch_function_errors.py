@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from tests.runtime.vectorised.running_totals import RunningTotals
@@ -64,6 +65,9 @@ def run(call: Callable[[BatchState], Any], output_type: str = "a INT, b STRING")
         (pa.table({"a": [1], "b": ["y"], "c": [1]}), r"the columns are a int64, b string, c int64"),
         (pa.array([1]), "a column is not a table"),
         ([(1, "x")], "a tuple is not a pyarrow Table"),
+        ({"a": [1], "b": ["y"]}, "a dict is not a pyarrow Table .*: convert it"),
+        (pd.DataFrame({"a": [1], "b": ["y"]}), "a DataFrame is not .*pyarrow.Table.from_pandas"),
+        (5, "a int is not a pyarrow Table"),
     ],
 )
 def test_an_output_of_another_type_is_refused_by_column_and_types(output: Any, text: str) -> None:

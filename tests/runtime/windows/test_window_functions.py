@@ -186,3 +186,45 @@ def test_the_function_sees_the_clocks_of_the_batch_that_fires() -> None:
     windows.process([("a", 1, 1)])
     windows.timestamp_ms = 5_000
     assert plain(windows.process_watermark(33)) == [("a", 5_000, 33, 0)]
+
+
+class Alerts(AggregateFunction):
+    """Lists the values above 5."""
+
+    def create_accumulator(self) -> list[int]:
+        return []
+
+    def add(self, value: Any, accumulator: list[int]) -> list[int]:
+        return [*accumulator, value.v] if value.v > 5 else accumulator
+
+    def get_result(self, accumulator: list[int]) -> list[int]:
+        return accumulator
+
+    def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
+        return [*acc_a, *acc_b]
+
+
+def test_a_window_whose_aggregate_is_an_empty_list_is_emitted() -> None:
+    values = Types.LIST(Types.LONG())
+    for assigner in (TUMBLING, SESSIONS):
+        windows = harness(
+            assigner,
+            lambda windowed: windowed.aggregate(
+                Alerts(), accumulator_type=values, output_type=values
+            ),
+        )
+        windows.process([("a", 1, 1), ("b", 2, 7)])
+        assert sorted(windows.process_watermark(100)) == [[], [7]]
+        assert windows.window_states("window-contents") == {}
+
+
+def test_an_empty_accumulator_of_a_merged_session_leaves_nothing_behind() -> None:
+    values = Types.LIST(Types.LONG())
+    windows = harness(
+        SESSIONS,
+        lambda windowed: windowed.aggregate(Alerts(), accumulator_type=values, output_type=values),
+    )
+    windows.process([("a", 0, 7), ("a", 20, 1)])
+    windows.process([("a", 10, 8)])
+    assert windows.process_watermark(100) == [[7, 8]]
+    assert windows.window_states("window-contents") == {}

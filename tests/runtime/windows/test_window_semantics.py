@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -91,6 +92,30 @@ def test_elements_behind_the_watermark_are_late_and_go_to_their_side_output() ->
     assert windows.process([("a", 8, 1), ("a", 10, 2)]) == []
     assert [tuple(each) for each in windows.side_output(late)] == [("a", 8, 1)]
     assert plain(windows.process_watermark(100)) == [("a", 10, 20, 2)]
+
+
+def test_dropped_late_elements_are_counted_in_one_log_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    late = OutputTag("late", ROW)
+    dropping = harness(
+        TUMBLING, lambda windowed: windowed.process(Summed(), RESULT), uid="drops", parallelism=1
+    )
+    keeping = harness(
+        TUMBLING,
+        lambda windowed: windowed.side_output_late_data(late).process(Summed(), RESULT),
+        uid="keeps",
+        side_outputs=[late],
+    )
+    with caplog.at_level(logging.WARNING):
+        for windows in (dropping, keeping):
+            windows.watermark_ms = 20
+            windows.process([("a", 5, 1), ("b", 19, 1), ("a", 20, 1)])
+            windows.process([("a", 5, 1)])
+    (line,) = [record.getMessage() for record in caplog.records if "dropped" in record.message]
+    assert "operator 'drops'" in line or "uid drops" in line
+    assert "dropped 2 rows" in line
+    assert "side_output_late_data" in line
 
 
 def test_an_element_that_is_late_for_some_windows_is_added_to_the_others() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.streaming.runtime.columns.event_time import timestamps
 from queryable_state.streaming.runtime.columns.value_columns import cast_column
+from queryable_state.streaming.runtime.dropped_rows import log_dropped
 from queryable_state.wire.arrow.arrow_types import arrow_schema
 
 if TYPE_CHECKING:
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.operators.operator_run import Output
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.stateless.output_tag import OutputTag
-
-_dropped = RateLimitedLog(logging.getLogger(__name__), every_s=60.0)
 
 
 class LateRows:
@@ -54,12 +51,4 @@ class LateRows:
 
     def log(self) -> None:
         """Logs the number of dropped rows, at most once a minute for each worker and operator."""
-        if self._dropped:
-            _dropped.write(
-                logging.WARNING,
-                self._spec.uid,
-                "%s: dropped %d rows whose windows the watermark has passed; to keep them, set a "
-                "greater delay of the watermark, allowed_lateness or side_output_late_data",
-                self._where,
-                self._dropped,
-            )
+        log_dropped(self._dropped, self._spec.uid, self._where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from queryable_state.wire.errors import QueryableStateError, SerializationError
 from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from queryable_state.streaming.runtime.operators.operator_run import Output
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
@@ -140,7 +141,8 @@ class BatchProcessRun(OperatorRun):
         try:
             if not isinstance(output, _ARROW):
                 raise SerializationError(
-                    f"a {type(output).__name__} is not a pyarrow Table or RecordBatch"
+                    f"a {type(output).__name__} is not a pyarrow Table or RecordBatch: convert it, "
+                    "for example with pyarrow.table or pyarrow.Table.from_pandas"
                 )
             if isinstance(output, pa.Table | pa.RecordBatch):
                 whole = declared if is_row else TypeInfo(Kind.ROW, fields=self.spec.output_fields)
@@ -165,7 +167,10 @@ def _each(returned: Any) -> Iterator[Any]:
     """The outputs of one call."""
     if returned is None:
         return iter(())
-    return iter([returned]) if isinstance(returned, _ARROW) else iter(returned)
+    # A dict and a DataFrame are iterable, too: over their names of columns.
+    if isinstance(returned, list | tuple | Iterator):
+        return iter(returned)
+    return iter([returned])
 
 
 def _column(values: Sequence[Any], info: TypeInfo) -> pa.Array:

@@ -30,7 +30,7 @@ def merge_state(state: Any, cursor: WindowCursor, target: int, sources: Iterable
             moved = state.accumulator()
         else:
             moved = state.get()
-        if moved is None or moved == []:
+        if moved is None or (isinstance(state, ListState) and moved == []):
             continue
         state.clear()
         cursor.at(target)

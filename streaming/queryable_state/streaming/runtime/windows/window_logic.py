@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.streaming.descriptors import ListStateDescriptor
 from queryable_state.streaming.runtime.windows.merged_state import merge_state
 from queryable_state.streaming.runtime.windows.merging_window_set import MergingWindowSet
 from queryable_state.streaming.windows.assigner import MergingWindowAssigner
@@ -56,6 +57,7 @@ class WindowLogic:
         self._owned = owned
         self._table = owned.windows
         self._contents = states.contents
+        self._keeps_elements = isinstance(operator.contents, ListStateDescriptor)
         self._merging_set = states.merging_set
         self._cursor = cursor
         self._context = context
@@ -191,7 +193,8 @@ class WindowLogic:
             cursor.at_contents()
             contents = self._contents.get()
             cursor.at_window()
-            if contents is not None and contents != []:
+            # A list without elements is no contents; an empty result of an aggregate is one.
+            if contents is not None and not (self._keeps_elements and contents == []):
                 self._emit(contents)
         if result.is_purge():
             cursor.at_contents()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.runtime.columns.event_time import CurrentTime, timestamps
+from queryable_state.streaming.runtime.dropped_rows import log_dropped
 from queryable_state.streaming.runtime.operators.function_run import (
     RowRun,
     element_reader,
@@ -67,6 +68,8 @@ class WindowRun(RowRun):
             if operator.late_tag is None
             else self._sides.receivers(self._time).get(operator.late_tag.tag_id)
         )
+        self._dropped = 0
+        """Late elements, if the operator has no side output for them."""
 
     def open(self) -> None:
         """Opens the functions, which declare the states."""
@@ -153,13 +156,18 @@ class WindowRun(RowRun):
                     raise
                 except Exception as error:
                     raise self._user_error(error, "the window operator", element) from error
-                if not is_taken and self._late is not None:
+                if is_taken:
+                    continue
+                if self._late is not None:
                     self._time.ms = time
                     self._late(element)
+                elif self._operator.late_tag is None:
+                    self._dropped += 1
             yield from self._full(emitted)
         self._leave()
 
     def finish(self) -> Iterator[Output]:
+        log_dropped(self._dropped, self.spec.uid, self.where)
         for rows in self._outputs.all_batches():
             yield MAIN, rows
         yield from self._sides.batches(only_full=False)
