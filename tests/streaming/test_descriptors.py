@@ -88,6 +88,14 @@ def test_a_descriptor_tells_by_which_name_it_is_queried() -> None:
     assert descriptor.get_queryable_state_name() == "lastTemperature"
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_name_that_no_path_of_a_request_can_have_is_refused(name: str) -> None:
+    descriptor = ValueStateDescriptor(name, "double")
+    with pytest.raises(InvalidRequestError, match="out of the path of a request; give another"):
+        descriptor.set_queryable(name)
+    descriptor.set_queryable(f"{name}last")
+
+
 def test_descriptors_are_equal_if_all_their_properties_are() -> None:
     for kind, (one, same) in enumerate(zip(descriptors(), descriptors(), strict=True)):
         assert one == same

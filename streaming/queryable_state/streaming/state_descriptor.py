@@ -131,6 +131,11 @@ class StateDescriptor:
             raise InvalidRequestError(
                 f"state {self._name!r}: a queryable name is a non-empty string, not {name!r}"
             )
+        if name in (".", ".."):
+            raise InvalidRequestError(
+                f"state {self._name!r}: {name!r} is no queryable name, because browsers and HTTP "
+                "clients take it out of the path of a request; give another name"
+            )
         if self._queryable_name is not None:
             raise JobError(
                 f"state {self._name!r} is queryable as {self._queryable_name!r} already and "
