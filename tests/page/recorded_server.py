@@ -173,7 +173,8 @@ class RecordedServer:
         name, key = request.match_info["state"], request.query["key"]
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream", **HEADERS})
         await answer.prepare(request)
-        seen = int(request.headers.get("Last-Event-ID", self.batch))
+        _, _, resumed = request.headers.get("Last-Event-ID", "").rpartition(":")
+        seen = int(resumed or self.batch)
         await answer.write(_event(seen, {"batch": seen, "commit_time_ms": 0, "complete": True}))
         while True:
             async with self._committed:
@@ -243,4 +244,5 @@ def _refusal(
 
 
 def _event(batch: int, message: dict[str, Any]) -> bytes:
-    return f"id: {batch}\nevent: changes\ndata: {json.dumps(message)}\n\n".encode()
+    data = json.dumps(message)
+    return f"id: {recorded_job.JOB_ID}:{batch}\nevent: changes\ndata: {data}\n\n".encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.web.api import schemas
@@ -9,11 +10,13 @@ from queryable_state.server.web.api.parameters import JOB, STATE, Parameter
 from queryable_state.server.web.api.proto_json import message_json
 from queryable_state.server.web.api.route import Event, EventStream, JsonText, Route, written
 from queryable_state.v1 import watch_pb2
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.errors import InvalidRequestError, shown
 
 if TYPE_CHECKING:
     from queryable_state.server.web.api.asked import Asked
     from queryable_state.server.web.api.route import SendEvent
+
+_EVENT_ID = re.compile(r"([0-9a-f]{32}):(-?[0-9]{1,19})")
 
 _KEY = Parameter(
     name="key",
@@ -29,8 +32,8 @@ _AFTER = Parameter(
     name="after_batch",
     kind="whole number",
     least=-1,
-    meaning="Changes of later batches than this one; default: the header `Last-Event-ID`, else of "
-    "batches that are committed from now on.",
+    meaning="Changes of later batches than this one; default: the header `Last-Event-ID`, which is "
+    "the id of an event, else of batches that are committed from now on.",
 )
 
 
@@ -41,32 +44,60 @@ async def _watch(asked: Asked) -> EventStream:
     key, prefix = asked.arguments["key"], asked.arguments["prefix"]
     if key is not None and prefix is not None:
         raise InvalidRequestError("give key or prefix, not both")
-    if key is not None or prefix is not None:
-        texts = (await asked.service.located(request)).json
-        if key is not None:
-            request.keys_json.append(texts.key_of_word(key))
-        if prefix is not None:
-            request.prefix_json = texts.key_of_word(prefix)
+    located = await asked.service.located(request)
+    job_id = located.registration.job_id.hex()
+    # The ids of the events name this job; its name may be that of another one by now.
+    request.job = job_id
+    if key is not None:
+        request.keys_json.append(located.json.key_of_word(key))
+    if prefix is not None:
+        request.prefix_json = located.json.key_of_word(prefix)
     after = asked.arguments["after_batch"]
+    begins_anew = False
     if after is None and asked.last_event_id:
-        after = _AFTER.parse(asked.last_event_id)
+        job_before, after = _position(asked.last_event_id)
+        if job_before != job_id:
+            begins_anew, after = True, None
     if after is not None:
         request.after_batch = after
 
     async def run(send: SendEvent) -> None:
+        is_open = False
+
         async def write(message: watch_pb2.WatchKvStateResponse) -> None:
-            await send(_event(message))
+            nonlocal is_open
+            if begins_anew and not is_open:
+                await send(_event(_gap_up_to(message.batch), job_id))
+            is_open = True
+            await send(_event(message, job_id))
 
         await asked.service.stream("WatchKvState", request, write, peer=asked.peer)
 
     return EventStream(run)
 
 
-def _event(message: watch_pb2.WatchKvStateResponse) -> Event:
-    """The event of a message; its id is the batch after which a client resumes."""
+def _position(event_id: str) -> tuple[str, int]:
+    """The job and the batch of an event's id; raises `InvalidRequestError` for another text."""
+    found = _EVENT_ID.fullmatch(event_id)
+    if found is None:
+        raise InvalidRequestError(
+            f"Last-Event-ID {shown(event_id)!r} is not the id of an event of a watch, which is "
+            "JOB:BATCH with the job's id as 32 hex digits: send such an id, or none"
+        )
+    return found[1], _AFTER.parse(found[2])
+
+
+def _gap_up_to(batch: int) -> watch_pb2.WatchKvStateResponse:
+    """Tells that the batches of the job have begun anew since the event to resume from."""
+    gap = watch_pb2.WatchGap(first_batch=min(0, batch), last_batch=batch)
+    return watch_pb2.WatchKvStateResponse(batch=batch, gap=gap)
+
+
+def _event(message: watch_pb2.WatchKvStateResponse, job_id: str) -> Event:
+    """The event of a message; its id is the job and the batch after which a client resumes."""
     body = message_json(message)
     body["changes"] = list(map(_change, message.changes))
-    return Event(written(body), event_id=str(message.batch) if message.complete else "")
+    return Event(written(body), event_id=f"{job_id}:{message.batch}" if message.complete else "")
 
 
 def _change(change: watch_pb2.KvChange) -> dict[str, Any]:
