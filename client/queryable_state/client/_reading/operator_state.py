@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._reading.states import MapState
+from queryable_state.client._short_repr import short_fields, short_repr
 
 if TYPE_CHECKING:
     from queryable_state.client._reading.info import ReadInfo
@@ -38,6 +39,9 @@ class SubtaskState:
         elif result.state is not None:
             value = result.state.get()
         return cls(subtask=result.key, value=value, info=result.info)
+
+    def __repr__(self) -> str:
+        return short_fields(self)
 
 
 class OperatorState(Sequence[SubtaskState]):
@@ -73,4 +77,4 @@ class OperatorState(Sequence[SubtaskState]):
         return len(self._subtasks)
 
     def __repr__(self) -> str:
-        return f"<OperatorState {self.kind} at batch {self.info.version}: {self.get()!r}>"
+        return f"<OperatorState {self.kind} at batch {self.info.version}: {short_repr(self.get())}>"

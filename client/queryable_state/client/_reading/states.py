@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn
 
 from queryable_state.client._notebook.state_html import state_html
 from queryable_state.client._reading.decode_context import NOT_DECODED
+from queryable_state.client._short_repr import short_repr
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
 from queryable_state.wire.schema.type_variables import OUT, K, T, V
@@ -120,7 +121,7 @@ class KvState:
         self._is_read_only("clear")
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._context.label}: {self._content()!r}>"
+        return f"<{type(self).__name__} {self._context.label}: {short_repr(self._content())}>"
 
     def _repr_html_(self) -> str:
         return state_html(f"{type(self).__name__} {self._context.label}", self._content())

@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.client._short_repr import short_fields
+
 if TYPE_CHECKING:
     from queryable_state.wire.keys.time_window import TimeWindow
 
@@ -72,3 +74,6 @@ class Change:
             commit_time_ms=0,
             first_missed_batch=first_batch,
         )
+
+    def __repr__(self) -> str:
+        return short_fields(self)

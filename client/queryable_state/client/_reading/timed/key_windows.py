@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.state_types import state_of
+from queryable_state.client._short_repr import short_repr
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CorruptDataError
 from queryable_state.wire.keys.time_window import TimeWindow
@@ -55,9 +56,8 @@ class KeyWindows(Mapping[TimeWindow, "KvState"]):
         return len(self._states)
 
     def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__} at batch {self.info.version}: {list(self._states.values())!r}>"
-        )
+        states = short_repr(list(self._states.values()))
+        return f"<{type(self).__name__} at batch {self.info.version}: {states}>"
 
 
 def newest_window(data: bytes, context: DecodeContext) -> KvState:
