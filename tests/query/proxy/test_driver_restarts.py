@@ -102,6 +102,24 @@ async def test_a_proxy_finds_a_driver_that_starts_again_while_clients_wait(
         assert len(await client.list_jobs()) == 1
 
 
+async def test_a_job_of_another_driver_replaces_that_of_the_same_name(tmp_path: Path) -> None:
+    """With its own id: nobody waits for the job that the driver before has had."""
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(InProcessCluster(tmp_path / "first"))
+        old = await first_run(first)
+        outside = await stack.enter_async_context(InProcessCluster(tmp_path / "x", servers=0))
+        proxy = await outside.add_proxy(coordinators=(), secret="", endpoint=str(old.root))
+        client = await stack.enter_async_context(client_of(proxy.address, direct=False))
+        assert await values(client) == {1.0}
+
+        await killed(first, old)
+        second = await stack.enter_async_context(InProcessCluster(tmp_path / "second"))
+        new = second.job("sensors", declare("last", "string", "double"))
+        await new.run(0, {"last": dict.fromkeys(KEYS, 2.0)})
+        second.coordinator.coordinator.publish_endpoint(str(old.root), {})
+        assert await values(client) == {2.0}
+
+
 async def test_an_orderly_end_removes_the_file_unless_a_later_driver_wrote_it(
     tmp_path: Path,
 ) -> None:
