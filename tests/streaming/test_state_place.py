@@ -91,6 +91,11 @@ def test_paths_are_from_the_drivers_folder_on(
     assert place(checkpoint_directory="c").state_root == f"{tmp_path}/c/my%20job"
 
 
+def test_an_empty_location_is_refused_and_not_the_drivers_folder() -> None:
+    with pytest.raises(InvalidRequestError, match="is an empty text: pass a folder or a URI"):
+        place(location="")
+
+
 def test_without_any_place_nothing_lasts() -> None:
     found = place()
     assert (found.root, found.spark_location) == ("", None)

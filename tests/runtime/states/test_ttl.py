@@ -269,7 +269,7 @@ def test_what_is_no_config_is_refused() -> None:
     descriptor = ValueStateDescriptor("state", Types.LONG())
     with pytest.raises(InvalidRequestError, match="StateTtlConfig"):
         descriptor.enable_time_to_live(Time.seconds(1))  # type: ignore[arg-type]
-    with pytest.raises(InvalidRequestError, match="at least 1 ms"):
+    with pytest.raises(InvalidRequestError, match="1 to 4611686018427387903 ms"):
         StateTtlConfig.new_builder(Time.seconds(0))
     with pytest.raises(InvalidRequestError, match="cleanup_size"):
         StateTtlConfig.new_builder(Time.seconds(1)).cleanup_incrementally(0, False)

@@ -12,7 +12,7 @@ from tests.spark.feed import Feed
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 
 from queryable_state.streaming import StreamExecutionEnvironment, Types
-from queryable_state.wire.errors import InvalidRequestError, RestoreMismatchError
+from queryable_state.wire.errors import CheckpointError, InvalidRequestError, RestoreMismatchError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,3 +89,14 @@ def test_a_job_without_a_lasting_place(jobs: Jobs, uri: str) -> None:
 def test_streams_that_were_not_taken(jobs: Jobs, uri: str) -> None:
     with pytest.raises(InvalidRequestError, match="to_dataframe"):
         jobs.env.restore_savepoint(uri, str(jobs.folder / "new"))
+
+
+def test_a_savepoint_into_an_empty_directory_name(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty name is that of no folder, and not that of the driver's working directory."""
+    monkeypatch.chdir(tmp_path)
+    job = jobs.counting("nowhere")
+    with pytest.raises(CheckpointError, match=r"no directory .*state\.savepoints\.dir"):
+        job.trigger_savepoint("").result()
+    assert list(tmp_path.glob("savepoint-*")) == []

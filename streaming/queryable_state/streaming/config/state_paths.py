@@ -115,7 +115,15 @@ def checkpoint_backend(backend: StateBackend) -> StateBackend:
 
 
 def absolute(uri: str) -> str:
-    """A URI unchanged; a path made absolute from the driver's working directory."""
+    """A URI unchanged; a path made absolute from the driver's working directory.
+
+    Raises InvalidRequestError if it is empty, which would be that directory itself.
+    """
+    if not uri:
+        raise InvalidRequestError(
+            "a checkpoint location or savepoint is an empty text: pass a folder or a URI, or leave "
+            "the argument out"
+        )
     if "://" in uri or uri.startswith(("file:", IN_DRIVER)):
         return uri.rstrip("/") or uri
     return str(Path(uri).absolute())

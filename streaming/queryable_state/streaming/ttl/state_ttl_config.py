@@ -129,7 +129,7 @@ class StateTtlConfig:
             """Sets the time from the last update of a value to its expiry."""
             self._ttl = time_of(ttl, "a TTL")
             if not 0 < self._ttl.to_milliseconds() <= _MOST_MS:
-                raise InvalidRequestError(f"a TTL is at least 1 ms, not {self._ttl}")
+                raise InvalidRequestError(f"a TTL is 1 to {_MOST_MS} ms, not {self._ttl}")
             return self
 
         def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfig.Builder:

@@ -35,7 +35,7 @@ class JobSavepoints:
     ) -> CompletableFuture[str]:
         """Takes a savepoint while the job runs; a future of its URI.
 
-        Its folder is created under `savepoint_directory`, by default under `state.savepoints.dir`.
+        Its folder is created under `savepoint_directory`; None or empty: `state.savepoints.dir`.
         """
         return CompletableFuture.of(
             lambda: self._savepoint(savepoint_directory, timeout_s, stop=False),
@@ -83,7 +83,7 @@ class JobSavepoints:
         return CompletableFuture.of(run, f"savepoint-{self._name}")
 
     def _savepoint(self, directory: str | None, timeout_s: float, *, stop: bool) -> str:
-        where = "" if directory is None else absolute(directory)
+        where = absolute(directory) if directory else ""
         uri, _ = self._application.coordinator.trigger_savepoint(
             self._query_id.hex(), where, stop=stop, timeout_s=timeout_s
         )
