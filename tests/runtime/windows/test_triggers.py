@@ -99,6 +99,16 @@ def test_a_continuous_event_time_trigger_of_merged_windows_has_the_earliest_time
     assert windows.num_event_time_timers() == 0
 
 
+def test_a_continuous_event_time_trigger_of_the_global_window_ends_with_the_input() -> None:
+    trigger = ContinuousEventTimeTrigger.of(Time.milliseconds(30))
+    windows = summed(GlobalWindows.create(), trigger)
+    windows.process([("a", 5, 1)])
+    assert sums(windows.process_watermark(60)) == [("a", 1)] * 2
+    windows.process([("a", 70, 2)])
+    assert sums(windows.process_watermark((1 << 63) - 1)) == [("a", 3)] * 2
+    assert windows.num_event_time_timers() == 0
+
+
 def test_a_continuous_processing_time_trigger_fires_at_each_interval() -> None:
     assigner = TumblingProcessingTimeWindows.of(Time.milliseconds(100))
     windows = summed(assigner, ContinuousProcessingTimeTrigger.of(Time.milliseconds(30)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from queryable_state.streaming.config.durations import time_of
 from queryable_state.streaming.functions import ReducingStateDescriptor
 from queryable_state.streaming.windows.trigger import Trigger, TriggerResult
-from queryable_state.streaming.windows.window import TimeWindow
+from queryable_state.streaming.windows.window import MAX_LONG, TimeWindow
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.type_variables import T
 from queryable_state.wire.schema.types import Types
@@ -90,7 +90,8 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger[T]):
     """Fires each time the watermark passes a multiple of the interval, and at the window's end.
 
     The times within a window begin with the multiple behind its first element; after a pause of
-    the watermark each of them fires."""
+    the watermark each of them fires. At the end of bounded input the global window fires at its
+    next time and at its end."""
 
     def on_element(
         self, element: T, timestamp: int, window: Window, ctx: Trigger.TriggerContext
@@ -107,6 +108,11 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger[T]):
         if time == window.max_timestamp():
             return TriggerResult.FIRE
         return self._fire(time, window, ctx)
+
+    def _register_next(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> None:
+        # At the end of the input a window without end has intervals without number.
+        if window.max_timestamp() != MAX_LONG or ctx.get_current_watermark() != MAX_LONG:
+            super()._register_next(time, window, ctx)
 
     def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.register_event_time_timer(time)
