@@ -86,6 +86,13 @@ async def _end(cluster: InProcessCluster, job: InProcessJob) -> None:
     await asyncio.to_thread(coordinator.coordinator.drop_query, job.query_id)
 
 
+async def _is_known(job: InProcessJob, proxy: str) -> None:
+    """Waits until a proxy takes the name for that of this job: it knows a name for a second."""
+    async with client_of(proxy) as client, asyncio.timeout(DEADLINE_S):
+        while (await client.describe_state("sensors", "last")).job_id != job.job_id:
+            pass
+
+
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "proxy"])
 @pytest.mark.parametrize("ask", ASKS)
 async def test_a_client_reads_the_job_that_has_the_name_now(
@@ -100,6 +107,22 @@ async def test_a_client_reads_the_job_that_has_the_name_now(
         assert await ask(client, "sensors") == 1
         await _end(cluster, old)
         await _started(cluster, 2)
+        assert await ask(client, "sensors") == 2
+
+
+@pytest.mark.parametrize("ask", [_value, _scanned, _watched])
+async def test_answers_are_read_as_the_types_of_the_job_that_gave_them(
+    cluster: InProcessCluster, ask: Callable[[QueryableStateClient, str], Awaitable[Any]]
+) -> None:
+    """An integer and a double have as many bytes."""
+    proxy = await cluster.add_proxy()
+    old = await _started(cluster, 1)
+    async with client_of(proxy.address, direct=False) as client:
+        assert await ask(client, "sensors") == 1
+        await _end(cluster, old)
+        new = cluster.job("sensors", declare("last", "string", "bigint"))
+        await new.run(0, {"last": dict.fromkeys(KEYS, 2)})
+        await _is_known(new, proxy.address)
         assert await ask(client, "sensors") == 2
 
 

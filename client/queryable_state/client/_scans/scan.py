@@ -17,6 +17,7 @@ from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.errors import (
     InvalidRequestError,
     QueryableStateError,
+    UnknownJobError,
     UnknownStateError,
 )
 from queryable_state.wire.keys.key_groups import KeyGroups
@@ -139,7 +140,7 @@ class Scan(ArrowScan):
         try:
             try:
                 return await self._read_page_retrying(deadline)
-            except UnknownStateError:
+            except (UnknownJobError, UnknownStateError):
                 # A job of the same name may have replaced the one that was located.
                 if known is None or is_begun:
                     raise
@@ -222,8 +223,10 @@ class Scan(ArrowScan):
         batcher.check()
         assert handle.codecs is not None
         consistency = options.consistency
+        assert handle.located is not None
         request = query_pb2.ScanKvStateRequest(
-            job=handle.job,
+            # Another job of the name may have other types.
+            job=handle.located.registration.job_id.hex(),
             state_name=handle.state_name,
             namespace=options.namespace,
             consistency=consistency.wire,
@@ -237,7 +240,6 @@ class Scan(ArrowScan):
         )
         if self._range.limit is not None:
             request.limit = self._range.limit - self._keys_read
-        assert handle.located is not None
         refuse_scan(handle.located.registration)
         assert isinstance(handle.codecs.key_groups, KeyGroups)
         try:

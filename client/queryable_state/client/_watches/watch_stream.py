@@ -206,7 +206,7 @@ class WatchStream:
                 return await self._call.next(silence_s)
             except QueryableStateError as refusal:
                 self._drop_call()
-                if known is not None and isinstance(refusal, UnknownStateError):
+                if known is not None and isinstance(refusal, UnknownJobError | UnknownStateError):
                     # A job of the same name may have replaced the one that was located.
                     locator, version = self._dispatcher.locator, known.placement_version
                     await locator.located_anew(self.batcher.handle, deadline_s, version)
@@ -238,7 +238,9 @@ class WatchStream:
         refuse_watch(registration)
         key_groups = handle.codecs.key_groups
         assert isinstance(key_groups, KeyGroups)
-        request = watch_pb2.WatchKvStateRequest(job=handle.job, state_name=handle.state_name)
+        request = watch_pb2.WatchKvStateRequest(state_name=handle.state_name)
+        # Another job of the name may have other types.
+        request.job = registration.job_id.hex()
         if self.position is not None:
             request.after_batch, request.after_change = self.position
         self._readers = {}
