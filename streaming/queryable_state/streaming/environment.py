@@ -163,7 +163,7 @@ class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, Envi
                 checkpoint_location=checkpoint_location,
                 trigger=dict(trigger or {}),
                 output_mode=output_mode,
-                savepoint=savepoint or self._settings.savepoint_path,
+                savepoint=savepoint,
                 allow_non_restored_state=(
                     allow_non_restored_state or self._settings.savepoint_ignore_unclaimed_state
                 ),

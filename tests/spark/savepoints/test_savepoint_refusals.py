@@ -55,6 +55,13 @@ def test_a_key_of_another_type(jobs: Jobs, uri: str, feed: MakeFeed) -> None:
         jobs.start("new", savepoint=uri)
 
 
+def test_an_empty_name_of_a_savepoint(jobs: Jobs) -> None:
+    """As from a variable that is not set: the job would start without its state."""
+    with pytest.raises(InvalidRequestError, match="is an empty text"):
+        jobs.counting("new", savepoint="")
+    assert not (jobs.folder / "new").exists()
+
+
 def test_a_place_where_no_savepoint_is(jobs: Jobs) -> None:
     with pytest.raises(RestoreMismatchError, match="is not a complete savepoint"):
         jobs.counting("new", savepoint=str(jobs.folder / "nothing"))

@@ -79,8 +79,8 @@ class JobLaunch:
     checkpoint_location: str | None = None
     trigger: Mapping[str, Any] = field(default_factory=dict)
     output_mode: str = "update"
-    savepoint: str = ""
-    """URI; empty: the job starts empty or continues from its own checkpoint."""
+    savepoint: str | None = None
+    """URI; None: that of the settings, if they have one."""
     allow_non_restored_state: bool = False
 
     def start(self) -> JobClient:
@@ -91,9 +91,13 @@ class JobLaunch:
             self.settings,
             checkpointing_enabled=self.checkpoints.is_checkpointing_enabled(),
         )
+        if self.savepoint is not None:
+            savepoint = absolute(self.savepoint)
+        elif savepoint := self.settings.savepoint_path:
+            savepoint = absolute(savepoint)
         paths, config = self._configured(restarts=decision.may_restart)
-        if self.savepoint:
-            self._seed(paths, config)
+        if savepoint:
+            self._seed(savepoint, paths, config)
         context = self._session.sparkContext
         check_paths(context, paths, config, self.job_name, self._declarations)
         if paths.spark_location is not None:
@@ -122,13 +126,13 @@ class JobLaunch:
             declared=[state for each in self._declarations for state in each.states or ()],
         )
 
-    def _seed(self, paths: StatePaths, config: JobConfig) -> None:
+    def _seed(self, savepoint: str, paths: StatePaths, config: JobConfig) -> None:
         """Seeds the job's paths from the savepoint, unless an earlier start did."""
         location = paths.spark_location
         is_durable = bool(paths.state_root) or not is_temporary(location or "")
         if not config.changelog or location is None or not is_durable:
             raise InvalidRequestError(
-                f"job {self.job_name!r} cannot start from {self.savepoint}: it has no durable "
+                f"job {self.job_name!r} cannot start from {savepoint}: it has no durable "
                 "location for its state. Set state.checkpoints.dir or pass a checkpoint_location, "
                 "and do not set spark.queryable_state.changelog to off"
             )
@@ -136,7 +140,7 @@ class JobLaunch:
             context=self.application.context,
             coordinator=self.application.coordinator,
             config=config,
-            savepoint=absolute(self.savepoint),
+            savepoint=savepoint,
             allow_non_restored_state=self.allow_non_restored_state,
         ).seed(
             location,
