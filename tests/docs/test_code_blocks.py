@@ -53,7 +53,21 @@ RUN_ELSEWHERE = ("kafka.md", "tls.md", "rest.md")
 PAGES_WITH_CODE = [page for page in PAGES if with_code(page) and page.name not in RUN_ELSEWHERE]
 
 
-@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
+# The others are slow.
+FIRST = ("README.md", "tutorial.md", "native-state.md")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            page,
+            id=str(page.relative_to(ROOT)),
+            marks=[] if page.name in FIRST else pytest.mark.slow,
+        )
+        for page in PAGES_WITH_CODE
+    ],
+)
 def test_code_blocks_run_as_printed(page: Path, site: Site) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     missing: set[str] = set()

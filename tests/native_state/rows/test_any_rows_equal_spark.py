@@ -52,6 +52,7 @@ def test_spark_writes_the_same_bytes_and_partitions(
             assert groups.of(key) == theirs.partition(internal, columns, PARTITIONS)
 
 
+@pytest.mark.slow
 @PROPERTY
 @given(structs(others=True), st.data())
 def test_spark_reads_our_rows_and_writes_them_alike(
