@@ -86,9 +86,9 @@ async def _end(cluster: InProcessCluster, job: InProcessJob) -> None:
     await asyncio.to_thread(coordinator.coordinator.drop_query, job.query_id)
 
 
-async def _is_known(job: InProcessJob, proxy: str) -> None:
-    """Waits until a proxy takes the name for that of this job: it knows a name for a second."""
-    async with client_of(proxy) as client, asyncio.timeout(DEADLINE_S):
+async def _describes(client: QueryableStateClient, job: InProcessJob) -> None:
+    """Waits until the name is that of this job for a client: proxies know a name for a second."""
+    async with asyncio.timeout(DEADLINE_S):
         while (await client.describe_state("sensors", "last")).job_id != job.job_id:
             pass
 
@@ -122,22 +122,21 @@ async def test_answers_are_read_as_the_types_of_the_job_that_gave_them(
         await _end(cluster, old)
         new = cluster.job("sensors", declare("last", "string", "bigint"))
         await new.run(0, {"last": dict.fromkeys(KEYS, 2)})
-        await _is_known(new, proxy.address)
+        async with client_of(proxy.address) as other:
+            await _describes(other, new)
         assert await ask(client, "sensors") == 2
 
 
 async def test_a_state_is_described_as_the_job_has_it_that_has_the_name_now(
     cluster: InProcessCluster,
 ) -> None:
-    """Proxies know a name for a second."""
     proxy = await cluster.add_proxy()
     old = await _started(cluster, 1)
-    async with client_of(proxy.address) as client, asyncio.timeout(DEADLINE_S):
+    async with client_of(proxy.address) as client:
         assert (await client.describe_state("sensors", "last")).job_id == old.job_id
         await _end(cluster, old)
         new = await _started(cluster, 2)
-        while (await client.describe_state("sensors", "last")).job_id != new.job_id:
-            pass
+        await _describes(client, new)
 
 
 async def test_an_open_watch_does_not_go_on_in_another_job_of_the_same_name(

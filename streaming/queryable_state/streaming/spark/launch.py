@@ -91,12 +91,10 @@ class JobLaunch:
             self.settings,
             checkpointing_enabled=self.checkpoints.is_checkpointing_enabled(),
         )
-        if self.savepoint is not None:
-            savepoint = absolute(self.savepoint)
-        elif savepoint := self.settings.savepoint_path:
-            savepoint = absolute(savepoint)
+        chosen = self.settings.savepoint_path or None if self.savepoint is None else self.savepoint
+        savepoint = None if chosen is None else absolute(chosen)
         paths, config = self._configured(restarts=decision.may_restart)
-        if savepoint:
+        if savepoint is not None:
             self._seed(savepoint, paths, config)
         context = self._session.sparkContext
         check_paths(context, paths, config, self.job_name, self._declarations)
