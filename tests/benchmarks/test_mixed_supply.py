@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,12 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from benchmarks.mixed.supply import Supply
 from benchmarks.streaming.dataset import FILES_PER_BATCH, Dataset
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
-
-DEADLINE_S = 20.0
 
 
 @pytest.fixture
@@ -47,14 +45,6 @@ def begin(checkpoint: Path, batch: int) -> None:
     (checkpoint / "offsets" / str(batch)).touch()
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Fails if the condition is not true in time."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def _has_supplied(supply: Supply, batches: int) -> bool:
     return supply.supplied == batches
 
@@ -74,14 +64,14 @@ def test_each_begun_batch_is_replaced_by_a_new_one(supply: Supply, checkpoint: P
     ahead = supply.supplied
     for batch in range(5):
         begin(checkpoint, batch)
-        wait_until(partial(_has_supplied, supply, batch + 1 + ahead))
+        until(partial(_has_supplied, supply, batch + 1 + ahead))
 
 
 def test_batches_repeat_those_of_the_dataset_in_newer_files(
     supply: Supply, checkpoint: Path, dataset: Dataset
 ) -> None:
     begin(checkpoint, 2)
-    wait_until(lambda: supply.supplied > 4)
+    until(lambda: supply.supplied > 4)
     first, again = batches(supply)[1], batches(supply)[1 + dataset.batches]
     for old, new in zip(sorted(first.iterdir()), sorted(again.iterdir()), strict=True):
         assert pq.read_table(old).equals(pq.read_table(new))
@@ -90,7 +80,7 @@ def test_batches_repeat_those_of_the_dataset_in_newer_files(
 
 def test_old_batches_are_deleted_and_new_ones_are_kept(supply: Supply, checkpoint: Path) -> None:
     begin(checkpoint, 40)
-    wait_until(lambda: len(batches(supply)) < 10 and supply.supplied > 41)
+    until(lambda: len(batches(supply)) < 10 and supply.supplied > 41)
     assert batches(supply)[-1].name == f"{supply.supplied - 1:06}"
     assert int(batches(supply)[0].name) <= 40
 

@@ -7,27 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.slow
 
-DEADLINE_S = 60.0
 QUERY = ("--keys", "100", "--parts", "hits", "--in-flight", "1", "--seconds", "60")
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Fails if the condition is not true in time."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def descendants(process: psutil.Process, part: str) -> list[psutil.Process]:
@@ -62,7 +49,7 @@ def end_by_signal(number: signal.Signals, part: str, *command: str) -> list[psut
         return bool(started)
 
     try:
-        wait_until(runs)
+        until(runs)
         if number is signal.SIGINT:
             os.killpg(benchmark.pid, number)  # as Ctrl-C in a terminal
         else:

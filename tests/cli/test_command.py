@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queryable_state.cli import main
 from queryable_state.cli.exit_codes import CONFIGURATION, REFUSED
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
-DEADLINE_S = 20.0
 
 # What a base install has not; shtab is of the extra for completion.
 _OF_EXTRAS = (

@@ -14,6 +14,7 @@ import termios
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queryable_state.cli.tables import message_text, table
 from queryable_state.client import InvalidRequestError
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from queryable_state.server.testing.cluster import InProcessJob
 
-DEADLINE_S = 20.0
 HOSTILE = "\x1b[2J\nerrors: none\u202e"
 ESCAPED = r"\x1b[2J\nerrors: none\u202e"
 

@@ -10,12 +10,12 @@ import pty
 import sys
 from typing import TYPE_CHECKING
 
+from tests.waiting import DEADLINE_S
+
 from queryable_state.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Terminal
-
-DEADLINE_S = 30.0
 
 
 class _Tty(io.StringIO):

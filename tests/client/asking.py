@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
+
+from tests.waiting import DEADLINE_S, eventually
 
 from queryable_state.client import QueryableStateClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from queryable_state.server.testing.cluster import InProcessCluster
-
-DEADLINE_S = 20.0
 
 
 def client_of(
@@ -24,13 +21,6 @@ def client_of(
     )
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for a condition, at most for the deadline of the tests."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - state of other threads and processes
-            await asyncio.sleep(0.005)
-
-
 async def until_direct(client: QueryableStateClient, cluster: InProcessCluster) -> None:
     """Waits until the client has a connection to every owner."""
     await client.get_kv_states("sensors", "last", [f"sensor_{number}" for number in range(100)])
@@ -38,4 +28,4 @@ async def until_direct(client: QueryableStateClient, cluster: InProcessCluster) 
     assert dispatcher is not None
     pool = dispatcher.pool._by_address
     for server in cluster.servers:
-        await until(lambda server=server: pool[server.addresses.query].is_ready)  # type: ignore[misc]
+        await eventually(lambda server=server: pool[server.addresses.query].is_ready)  # type: ignore[misc]

@@ -14,7 +14,7 @@ from pyspark import SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 from tests.spark import functions
 from tests.spark.feed import Feed
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.streaming import StreamExecutionEnvironment
 

@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.conftest import SENSORS, executors, feed_all, start_servers
 from tests.spark.feed import Feed
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.client.blocking import QueryableStateClient
 from queryable_state.wire.errors import StateLostError

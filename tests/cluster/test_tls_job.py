@@ -11,7 +11,7 @@ import psutil
 import pytest
 from tests.cluster.conftest import SENSORS, counted_job, two_executors
 from tests.security.authority import Authority
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.client.blocking import QueryableStateClient
 from queryable_state.wire.addresses import host_and_port

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
+from tests.waiting import DEADLINE_S
 
 from queryable_state.internal.v1 import (
     backend_pb2,
@@ -31,8 +32,6 @@ from queryable_state.wire.status import error_from_call, status_of, trailing_met
 
 if TYPE_CHECKING:
     from queryable_state.server.testing import InProcessCoordinator
-
-DEADLINE_S = 10.0
 
 
 class Peer(backend_pb2_grpc.StateBackendServicer):

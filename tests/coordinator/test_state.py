@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.coordinator.model.state import CoordinatorState
 from queryable_state.server.coordinator.settings import CoordinatorSettings
 
 SETTINGS = CoordinatorSettings(lease_ms=5_000, lease_margin_ms=1_000)
-DEADLINE_S = 30.0
 
 
 class Clock:

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.coordinator.peer import DEADLINE_S, Peer
+from tests.coordinator.peer import Peer
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.testing import InMemoryEngine, in_process_coordinator

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tempfile
 import threading
-import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.coordinator.drivers import QUERY, Driver, subtask_of
-from tests.coordinator.peer import DEADLINE_S, Peer
+from tests.coordinator.peer import Peer
+from tests.waiting import DEADLINE_S, until
 
 from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint.canonical import FILE_NAME, CanonicalWriter
@@ -24,7 +24,7 @@ from queryable_state.wire.keys.key_groups import key_group_range
 from queryable_state.wire.status import status_of, trailing_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import grpc
 
@@ -180,14 +180,6 @@ def folders(job: WritingDriver) -> set[str]:
         for name in storage.list(job.root.uri)
         if name.startswith("chk-") and storage.list(job.root.path(name)) != ["_claim"]
     }
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Returns once the condition holds; fails after the deadline."""
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "the deadline has passed"
-        time.sleep(0.005)
 
 
 @contextmanager

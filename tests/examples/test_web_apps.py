@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 import uvicorn
 from aiohttp import web
+from tests.waiting import DEADLINE_S
 
 from queryable_state.client import ClientClosedError
 from queryable_state.server.testing.cluster import InProcessCluster, declare
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
 
 _EXAMPLES = Path(__file__).parents[2] / "examples" / "web"
-DEADLINE_S = 20.0
 
 STATES = {f"sensor_{number}": float(number) for number in range(20)}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.aio_server import AioServer
 from queryable_state.server.grpc_core import GrpcServer
@@ -24,7 +25,6 @@ OPTIONS = [
     ("grpc.server.max_pending_requests", 1_000_000),
     ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
 ]
-DEADLINE_S = 10.0
 Server = type[GrpcServer] | type[AioServer]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from tests.grpc_core.echo import DEADLINE_S, Echo, Server, call_echo, serving
+from tests.grpc_core.echo import Echo, Server, call_echo, serving
+from tests.waiting import DEADLINE_S
 
 
 async def test_a_unary_call_is_answered_with_what_the_servicer_returns(of: Server) -> None:

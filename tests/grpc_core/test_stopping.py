@@ -10,7 +10,8 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from tests.grpc_core.echo import DEADLINE_S, OPTIONS, Echo, Server, call_echo, serving
+from tests.grpc_core.echo import OPTIONS, Echo, Server, call_echo, serving
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.grpc_core import GrpcServer
 from queryable_state.server.grpc_core.server_call import ServerCall

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import registration_pb2
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessJob
 
 SERVICE = "queryable_state.v1.QueryableState"
-DEADLINE_S = 30.0
 DATE = date(2013, 1, 31)
 
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from confluent_kafka import KafkaException
 from tests.kafka.topic_numbers import Numbers, records
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.streaming.testing.kafka import BrokerError, JarsUnavailableError, KafkaBroker
 from queryable_state.streaming.testing.kafka.jars import Jar, resolve

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.kafka.topic_numbers import Numbers, counted
-from tests.spark.waiting import until
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

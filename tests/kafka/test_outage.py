@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.kafka.topic_numbers import KEYS, Numbers
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.client import QueryableStateError
 from queryable_state.client.blocking import QueryableStateClient

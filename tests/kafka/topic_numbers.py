@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Final, Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from tests.spark.waiting import until
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message

@@ -8,12 +8,11 @@ import urllib.request
 from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
+from tests.waiting import DEADLINE_S
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
-
-DEADLINE_S = 20.0
 
 
 def get(

@@ -9,8 +9,9 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.metrics.scraping import DEADLINE_S, get
+from tests.metrics.scraping import get
 from tests.security.authority import Authority
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.metrics import metrics_server
 from queryable_state.server.metrics.metrics_server import MetricsServer

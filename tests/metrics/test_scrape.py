@@ -9,7 +9,7 @@ import grpc.aio
 import pytest
 from tests.metrics.scraping import get, scraped
 from tests.security.access.sites import token, write_rules
-from tests.state_server.cluster import until
+from tests.waiting import eventually
 
 from queryable_state.client import QueryableStateClient
 from queryable_state.client import UnknownKeyOrNamespaceError as UnknownKeyError
@@ -41,7 +41,7 @@ async def test_a_state_server_counts_queries_reads_and_batches(tmp_path: Path) -
                 await client.get_kv_state("sensors", "last", f"sensor_{number}")
             with pytest.raises(UnknownKeyError):
                 await client.get_kv_state("sensors", "last", "no such sensor")
-            await until(lambda: all(c.transport == "frames" for c in client.connections()))
+            await eventually(lambda: all(c.transport == "frames" for c in client.connections()))
             connected = await scraped(server.addresses.metrics)
             assert connected.value("queryable_state_connections") >= 1
         async with grpc.aio.insecure_channel(server.addresses.query) as channel:

@@ -10,12 +10,13 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
+from tests.waiting import DEADLINE_S
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     import pytest
 
-DEADLINE_S = 20.0
 
 ELSEWHERE = "127.0.0.2"
 """Another address of this machine, where none of our servers listens."""

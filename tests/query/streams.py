@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc.aio
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.query.frames.frame_server import FrameServer
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessCluster
     from queryable_state.v1 import registration_pb2
 
-DEADLINE_S = 20.0
 KEYS = KeyGroups(Types.STRING(), 128)
 VALUES = ValueCodec.of(Types.DOUBLE())
 

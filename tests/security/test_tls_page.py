@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.docs.pages import ROOT, blocks, commands
 from tests.security.authority import HOSTS
+from tests.waiting import DEADLINE_S
 
 from queryable_state.cli import main
 from queryable_state.server.testing.cluster import InProcessCluster, declare
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from tests.security.authority import Authority
 
 PAGE = ROOT / "docs" / "tls.md"
-DEADLINE_S = 20.0
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from tests.checkpoint.conftest import s3_endpoint, s3_options
 from tests.grpcurl.conftest import grpcurl
 from tests.state_server.conftest import gate
+from tests.waiting import DEADLINE_S
 
 from queryable_state.client import QueryableStateClient
 from queryable_state.server.checkpoint_server.server import CheckpointServer
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["gate", "grpcurl", "s3_endpoint", "s3_options"]
 
 SENSORS = 200
-DEADLINE_S = 20.0
 
 
 @dataclass(frozen=True)

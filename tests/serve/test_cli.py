@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 import pytest
 from tests.query.proxy.watching import NOT_SERVING, SERVING, Watched
+from tests.waiting import DEADLINE_S
 
 from queryable_state.cli import main
 from queryable_state.cli.exit_codes import CONFIGURATION, REFUSED
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from tests.serve.conftest import Ended
 
-DEADLINE_S = 20.0
 
 # Of the process that serves; a checkpoint that is not there may come.
 WRONG_SETTINGS = ("is not a port", "choose another directory")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.state_server.cluster import until
+from tests.waiting import DEADLINE_S, eventually
 
 from queryable_state.client import QueryableStateClient
 from queryable_state.wire.addresses import host_and_port
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Serve = Callable[..., CheckpointServer]
 
-DEADLINE_S = 20.0
-
 
 async def test_a_server_says_how_far_it_is_while_it_loads(
     ended: Ended, serving: Serve, gate: Gate
@@ -36,7 +34,7 @@ async def test_a_server_says_how_far_it_is_while_it_loads(
     server = serving(f"gated://{ended.savepoint}")
     entering = asyncio.create_task(server.__aenter__())
     try:
-        await until(lambda: bool(server.progress()))
+        await eventually(lambda: bool(server.progress()))
         host, port = host_and_port(server.address)
         async with (
             QueryableStateClient(host, port, timeout_s=DEADLINE_S) as client,

@@ -6,12 +6,12 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from tests.waiting import DEADLINE_S
+
 from queryable_state.server.process.loop_watchdog import LoopWatchdog
 
 if TYPE_CHECKING:
     import pytest
-
-DEADLINE_S = 20.0
 
 
 def hold_the_loop(seconds: float) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
+from tests.waiting import DEADLINE_S
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.v1 import registration_pb2
@@ -24,7 +25,6 @@ PARALLELISM = 2
 MAX_PARALLELISM = 128
 KEYS = KeyGroups(Types.STRING(), MAX_PARALLELISM)
 VALUES = ValueCodec.of(Types.STRING())
-DEADLINE_S = 20.0
 
 
 @dataclass

@@ -9,14 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
-from tests.state_server.attempt import (
-    DEADLINE_S,
-    KEYS,
-    MAX_PARALLELISM,
-    PARALLELISM,
-    VALUES,
-    Attempt,
-)
+from tests.state_server.attempt import KEYS, MAX_PARALLELISM, PARALLELISM, VALUES, Attempt
+from tests.waiting import DEADLINE_S, eventually
 
 from queryable_state.internal.v1 import backend_pb2_grpc
 from queryable_state.server.coordinator.settings import CoordinatorSettings
@@ -29,7 +23,7 @@ from queryable_state.wire.keys.key_groups import subtask_of
 from queryable_state.wire.security.signed_calls import BACKEND, CallSigner, signed_stub
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from queryable_state.server.coordinator import JobConfig
@@ -128,7 +122,7 @@ class Job:
     async def commit(self, server: StateServer, batch_id: int) -> None:
         self.cluster.coordinator.engine.commit(self.query_id, batch_id)
         self.cluster.coordinator.coordinator.batch_committed(self.query_id, batch_id)
-        await until(lambda: self.committed(server) >= batch_id)
+        await eventually(lambda: self.committed(server) >= batch_id)
 
     def committed(self, server: StateServer) -> int:
         job = server.table.job(self.query_id)
@@ -218,13 +212,6 @@ class Cluster:
             channel = self._channels[address] = grpc.aio.insecure_channel(address)
             self._stack.push_async_callback(channel.close)
         return channel
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for a condition, at most for the deadline of the tests."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - state of other threads and processes
-            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

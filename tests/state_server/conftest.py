@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.state_server.attempt import KEYS, MAX_PARALLELISM, PARALLELISM
-from tests.state_server.cluster import Clock, Cluster, running_cluster, until
+from tests.state_server.cluster import Clock, Cluster, running_cluster
 from tests.state_server.gated_files import GATE, Gate
 from tests.state_server.owner import ManualClock, Owner
 from tests.state_server.queries import scans
@@ -15,7 +15,7 @@ from tests.state_server.queries import scans
 from queryable_state.wire.keys.key_groups import subtask_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
 
@@ -28,11 +28,6 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@pytest.fixture
-def wait_until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
-    return until
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from tests.waiting import DEADLINE_S, until
 
 from queryable_state.server.serving.listen_settings import ANY_PORTS
 from queryable_state.server.state_server.base.parent_process import start_ticks
@@ -21,13 +21,11 @@ from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from queryable_state.server.testing import InProcessCoordinator
 
 
-DEADLINE_S = 60.0
 SPAWNER = """
 import json, sys
 from dataclasses import asdict, replace
@@ -80,13 +78,6 @@ class Executor:
             process.kill()
             process.communicate()
         until(lambda: not self.directory.is_held())
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end_s, "the condition did not come true in time"
-        time.sleep(0.01)
 
 
 def addresses_of(worker: subprocess.Popen[bytes]) -> dict[str, Any]:

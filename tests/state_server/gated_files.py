@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
+from tests.waiting import DEADLINE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-DEADLINE_S = 20.0
 
 
 class Gate:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.state_server.executor import DEADLINE_S
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.serving.listen_settings import ANY_PORTS

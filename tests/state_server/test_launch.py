@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.state_server.executor import DEADLINE_S, Executor, addresses_of, answers, until
+from tests.state_server.executor import Executor, addresses_of, answers
+from tests.waiting import DEADLINE_S, until
 
 from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.coordinator.settings import CoordinatorSettings

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from tests.state_server.executor import DEADLINE_S, Executor, answers
+from tests.state_server.executor import Executor, answers
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.serving.listen_settings import ServerPorts

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, Any, cast
+
+from tests.waiting import until
 
 from queryable_state.streaming import EnvironmentSettings, RestartStrategies
 from queryable_state.streaming.config.restart_strategy import RestartDecision
 from queryable_state.streaming.job_runs import JobRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -65,13 +64,6 @@ class Job:
             raise self.refusal
         self.queries.append(Query())
         return cast("StreamingQuery", self.queries[-1])
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 TWICE = RestartStrategies.fixed_delay_restart(2, 0)

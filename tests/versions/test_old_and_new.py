@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.versions.old_package import installed
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.cli.driver_arguments import SECRET_VARIABLE
 from queryable_state.server.testing.cluster import InProcessCluster, declare
@@ -21,7 +22,6 @@ from queryable_state.server.testing.cluster import InProcessCluster, declare
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 HERE = Path(__file__).parent
-DEADLINE_S = 60.0
 ANSWERS = {
     "jobs": ["sensors"],
     "states": ["last"],

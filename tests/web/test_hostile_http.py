@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.config.limits import Limits
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
     from queryable_state.server.testing.cluster import InProcessCluster
 
-DEADLINE_S = 20.0
 CONNECTIONS = 8
 VALUES = "/api/v1/jobs/sensors/states/last/values"
 

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.testing.cluster import declare
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
-DEADLINE_S = 20.0
 WATCH = "/api/v1/jobs/watched/states/last/watch"
 
 

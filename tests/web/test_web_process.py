@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import psutil
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.settings.proxy_settings import ProxySettings
 from queryable_state.server.web.web_process import WebProcess
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessCluster
 
 pytestmark = pytest.mark.slow
-
-_DEADLINE_S = 60.0
 
 
 def settings(cluster: InProcessCluster, **others: Any) -> ProxySettings:
@@ -58,14 +57,14 @@ def child() -> psutil.Process | None:
 async def test_it_answers_and_starts_again_after_a_kill(web: WebProcess) -> None:
     async with aiohttp.ClientSession() as http:
         for _ in range(2):
-            address = await asyncio.to_thread(web.address, _DEADLINE_S)
+            address = await asyncio.to_thread(web.address, DEADLINE_S)
             async with http.get(f"{address}/api/v1/jobs") as answer:
                 jobs = (await answer.json())["jobs"]
             assert [job["name"] for job in jobs] == ["sensors"]
             process = child()
             assert process is not None
             os.kill(process.pid, signal.SIGKILL)
-            deadline = time.monotonic() + _DEADLINE_S
+            deadline = time.monotonic() + DEADLINE_S
             while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.01)
@@ -77,7 +76,7 @@ async def test_it_answers_and_starts_again_after_a_kill(web: WebProcess) -> None
 
 async def test_it_ends_with_its_owner(cluster: InProcessCluster) -> None:
     web = WebProcess(settings(cluster))
-    await asyncio.to_thread(web.address, _DEADLINE_S)
+    await asyncio.to_thread(web.address, DEADLINE_S)
     assert child() is not None
     await asyncio.to_thread(web.close)
     assert child() is None
@@ -87,7 +86,7 @@ async def test_wrong_settings_are_said_and_not_tried_again(cluster: InProcessClu
     web = WebProcess(settings(cluster, host="0.0.0.0"))
     try:
         with pytest.raises(InvalidRequestError, match="which other machines reach"):
-            await asyncio.to_thread(web.address, _DEADLINE_S)
+            await asyncio.to_thread(web.address, DEADLINE_S)
         assert child() is None
     finally:
         await asyncio.to_thread(web.close)

@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.client.asking import client_of, until, until_direct
+from tests.client.asking import client_of, until_direct
+from tests.waiting import eventually
 
 from queryable_state.client import (
     Consistency,
@@ -40,7 +41,7 @@ async def test_who_wrote_a_batch_reads_it(
         pending = client.get_kv_state(
             "sensors", "last", "sensor_1", consistency=Consistency.at_least(2)
         )
-        await until(lambda: _parked(cluster, job) > 0)
+        await eventually(lambda: _parked(cluster, job) > 0)
         assert not pending.done()
         await job.run(2, {"last": {"sensor_1": -1.0}})
         state = await pending
@@ -61,7 +62,7 @@ async def test_the_first_batch_can_be_waited_for(cluster: InProcessCluster) -> N
         before = await client.multi_get("early", "first", ["k"])
         assert before.missing == ["k"]
         pending = client.get_kv_state("early", "first", "k", consistency=Consistency.at_least(0))
-        await until(lambda: _parked(cluster, early) > 0)
+        await eventually(lambda: _parked(cluster, early) > 0)
         await early.commit(0)
         assert (await pending).value() == 1
 
@@ -85,10 +86,10 @@ async def test_a_commit_that_is_too_old_is_waited_out(
 ) -> None:
     await until_direct(client, cluster)
     info = (await client.get_kv_state("sensors", "last", "sensor_1")).info
-    await until(lambda: time.time() * 1000 > info.commit_time_ms + 1010)
+    await eventually(lambda: time.time() * 1000 > info.commit_time_ms + 1010)
     fresh = Consistency.within(1)
     pending = client.get_kv_state("sensors", "last", "sensor_1", consistency=fresh)
-    await until(lambda: _parked(cluster, job) > 0)
+    await eventually(lambda: _parked(cluster, job) > 0)
     await job.run(2, {"last": {"sensor_1": 2.0}})
     assert ((await pending).value(), (await pending).info.version) == (2.0, 2)
 
@@ -118,7 +119,7 @@ async def _ask_among_waiting(
         )
         for number in range(100)
     ]
-    await until(lambda: _parked(cluster, job) >= 40)
+    await eventually(lambda: _parked(cluster, job) >= 40)
     for number in range(10):
         state = await client.get_kv_state("sensors", "last", f"sensor_{number}", timeout_s=5)
         assert state.value() == number

@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.client.asking import client_of, until, until_direct
+from tests.client.asking import client_of, until_direct
+from tests.waiting import eventually
 
 from queryable_state.client import (
     Consistency,
@@ -77,7 +78,7 @@ async def test_a_snapshot_is_at_least_as_new_as_requested(
     )
     stores = cluster.servers[1].table.job(job.query_id)
     assert stores is not None
-    await until(lambda: len(stores.waiting) > 0)
+    await eventually(lambda: len(stores.waiting) > 0)
     await job.commit(2)
     result = await pending
     assert (result.version, {state.value() for _, state in result.found()}) == (2, {2.0})
@@ -120,7 +121,7 @@ async def test_a_snapshot_that_is_compacted_is_replaced_by_a_newer_one(
     _commit_on_first(cluster, job, 2)
     refused = _refusing_older(cluster.servers[0].engine)
     pending = client.multi_get("sensors", "last", KEYS, one_cut=True)
-    await until(lambda: bool(refused))
+    await eventually(lambda: bool(refused))
     await job.commit(2)
     result = await pending
     assert (result.version, len(result.found())) == (2, 100)

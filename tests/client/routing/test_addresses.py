@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
-from tests.client.asking import until
+from tests.waiting import DEADLINE_S, eventually
 
 from queryable_state.client import (
     InvalidRequestError,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
-DEADLINE_S = 20.0
 KEYS = [f"sensor_{number}" for number in range(100)]
 
 
@@ -88,10 +87,10 @@ async def test_a_client_moves_to_its_next_address_and_no_query_fails(
         try:
             for proxy in proxies[:2]:
                 before = answered
-                await until(lambda before=before: answered > before + 4)  # type: ignore[misc]
+                await eventually(lambda before=before: answered > before + 4)  # type: ignore[misc]
                 await end(proxy)
             before = answered
-            await until(lambda: answered > before + 8)
+            await eventually(lambda: answered > before + 8)
         finally:
             stop = True
             await asyncio.gather(*asking)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.client.asking import client_of, until, until_direct
+from tests.client.asking import client_of, until_direct
+from tests.waiting import eventually
 
 from queryable_state.client import (
     ClientClosedError,
@@ -72,8 +73,8 @@ async def test_a_closed_client_leaves_no_task_and_no_descriptor_behind(
     for _ in range(5):
         for direct in (True, False):
             await use(direct)
-    await until(lambda: len(asyncio.all_tasks()) <= tasks)
-    await until(lambda: _descriptors() <= descriptors)
+    await eventually(lambda: len(asyncio.all_tasks()) <= tasks)
+    await eventually(lambda: _descriptors() <= descriptors)
 
 
 async def test_queries_pending_when_the_client_closes_fail_at_once(

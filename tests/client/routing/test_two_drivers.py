@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.client.asking import client_of, until
+from tests.client.asking import client_of
+from tests.waiting import eventually
 
 from queryable_state.client import Reason
 from queryable_state.server.testing.cluster import InProcessCluster, declare
@@ -51,12 +52,12 @@ async def test_the_older_driver_answers_and_seals_nothing_after_a_heartbeat(
             await newer.add_server(executor_id="of the newer driver")
             await taking_over.begin(1)
             taken_over_s = time.monotonic()
-            await until(lambda: job.query_id in older.coordinator.engine.stopped)
+            await eventually(lambda: job.query_id in older.coordinator.engine.stopped)
             assert time.monotonic() - taken_over_s < LEASE_MS / 1000
             await taking_over.seal(1, {"last": dict.fromkeys(KEYS, 2.0)})
             await taking_over.commit(1)
 
-            await until(lambda: older.servers[0].table.job(job.query_id) is None)
+            await eventually(lambda: older.servers[0].table.job(job.query_id) is None)
             for client in (direct, via):
                 with pytest.raises(SupersededError, match="query it at the other driver") as told:
                     await answers(client)
@@ -96,7 +97,7 @@ async def test_a_seal_of_the_older_driver_after_the_take_over_counts_for_nothing
         await taking_over.commit(1)
         older.coordinator.engine.commit(job.query_id, 1)
         await asyncio.to_thread(older.coordinator.coordinator.batch_committed, job.query_id, 1)
-        await until(lambda: job.query_id in older.coordinator.engine.stopped)
+        await eventually(lambda: job.query_id in older.coordinator.engine.stopped)
         async with client_of(newer.servers[0].addresses.proxy) as client:
             assert await answers(client) == {2.0: 10, 1.0: 10}
         await newer.respawn_server(newer.servers[0])

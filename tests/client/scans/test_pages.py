@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.client.asking import client_of, until
+from tests.client.asking import client_of
+from tests.waiting import eventually
 
 from queryable_state.client import (
     ClientClosedError,
@@ -89,7 +90,7 @@ async def test_the_time_of_a_scan_is_that_of_a_page(
         async for page in scan.pages():
             keys.extend(key for key, _ in page)
             if len(keys) < 1500:
-                await until(lambda at=begun: loop.time() - at > 0.6)  # type: ignore[misc]
+                await eventually(lambda at=begun: loop.time() - at > 0.6)  # type: ignore[misc]
         assert len(set(keys)) == len(keys) == 5000
 
 
@@ -151,7 +152,7 @@ async def test_a_caller_that_waits_for_a_page_of_a_closed_scan_gets_an_error(
     """And is not cancelled, which is the business of its task alone."""
     scan = client.scan("sensors", "last", consistency=Consistency.at_least(9))
     waiting = asyncio.ensure_future(scan.next_page())
-    await until(lambda: scan._call is not None)
+    await eventually(lambda: scan._call is not None)
     await scan.aclose()
     with pytest.raises(ClientClosedError, match="scan was closed"):
         await waiting

@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.client.asking import client_of, until
+from tests.client.asking import client_of
+from tests.waiting import eventually
 
 from queryable_state.client import (
     ClientClosedError,
@@ -101,7 +102,7 @@ async def test_scans_wait_for_the_requested_batch(
     first = asyncio.ensure_future(scan.next_page())
     stores = cluster.servers[0].table.job(job.query_id)
     assert stores is not None
-    await until(lambda: len(stores.waiting) > 0)
+    await eventually(lambda: len(stores.waiting) > 0)
     await job.run(2, {"last": dict.fromkeys(ALL, 2.0)})
     assert {value(state) for _, state in await first or []} == {2.0}
     assert {value(state) async for _, state in scan} <= {2.0}
@@ -130,7 +131,7 @@ async def test_a_scan_left_early_holds_nothing(
     async with client.scan("sensors", "last") as scan:
         await anext(scan)
         assert under_way()
-    await until(lambda: not under_way())
+    await eventually(lambda: not under_way())
     assert [entry async for entry in scan] == []
 
     context = asyncio.Event()
@@ -144,12 +145,12 @@ async def test_a_scan_left_early_holds_nothing(
     await context.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    await until(lambda: not under_way())
+    await eventually(lambda: not under_way())
 
     scan = client.scan("sensors", "last")
     await anext(scan)
     await client.aclose()
-    await until(lambda: not under_way())
+    await eventually(lambda: not under_way())
     with pytest.raises(ClientClosedError):
         async for _ in scan:
             pass
@@ -217,7 +218,7 @@ async def test_one_task_at_a_time_takes_from_a_scan(
     await job.run(2, {"last": keys})
     scan = client.scan("sensors", "last", prefix="key_")
     first = asyncio.ensure_future(scan.next_page())
-    await until(lambda: scan._is_read)
+    await eventually(lambda: scan._is_read)
     with pytest.raises(InvalidRequestError, match="another task"):
         await scan.next_page()
     found = dict(await first or []) | await rest_of(scan)

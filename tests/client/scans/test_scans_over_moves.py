@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.client.asking import client_of, until
+from tests.client.asking import client_of
+from tests.waiting import eventually
 
 from queryable_state.client import QueryableStateClient, ValueState, VersionGoneError
 from queryable_state.server.testing import InMemoryEngine
@@ -166,5 +167,5 @@ async def until_whole(client: QueryableStateClient) -> None:
         whole.set()
 
     measuring = asyncio.create_task(measure())
-    await until(whole.is_set)
+    await eventually(whole.is_set)
     await measuring

@@ -7,8 +7,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.client.asking import until
 from tests.client.watches.test_watches import next_changes
+from tests.waiting import eventually
 
 from queryable_state.server.state_server.watches import job_watches
 from queryable_state.server.state_server.watches.old_values import OldValueReads
@@ -114,7 +114,7 @@ async def test_a_batch_that_is_read_before_an_earlier_one_is_sent_behind_it(
         await job.run(1, {"values": {"key_0": 1}})
         await job.run(2, {"values": {"key_1": 2}})
         gates.open[2].set()
-        await until(lambda: gates.read == {2})
+        await eventually(lambda: gates.read == {2})
         gates.open[1].set()
         [change] = await next_changes(second, 1)
         assert (change.batch, change.old, change.new) == (2, 0, 2)

@@ -8,9 +8,10 @@ import weakref
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.client.asking import DEADLINE_S, client_of
+from tests.client.asking import client_of
 from tests.client.watches.test_failovers import durable
 from tests.client.watches.test_watches import GAP, PUT, next_changes
+from tests.waiting import DEADLINE_S
 
 from queryable_state.client import ClientClosedError, UnknownJobError
 from queryable_state.server.config.limits import Limits

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.client.asking import DEADLINE_S
 from tests.client.watches.test_failovers import KEYS, durable
 from tests.client.watches.test_watches import next_changes
+from tests.waiting import DEADLINE_S
 
 from queryable_state.client import ChangeKind, QueryableStateClient
 from queryable_state.server.testing.cluster import InProcessCluster

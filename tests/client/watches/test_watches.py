@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.client.asking import DEADLINE_S, client_of
+from tests.client.asking import client_of
+from tests.waiting import DEADLINE_S
 
 from queryable_state.client import (
     ChangeKind,

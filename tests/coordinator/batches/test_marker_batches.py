@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.coordinator.peer import DEADLINE_S
+from tests.waiting import DEADLINE_S
 
 from queryable_state.internal.v1 import coordinator_pb2
 

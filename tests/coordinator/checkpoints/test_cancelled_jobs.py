@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.coordinator.checkpoints.savepoints import LONG_S
 from tests.coordinator.drivers import QUERY, subtask_of
-from tests.coordinator.writers import until, writing_driver
+from tests.coordinator.writers import writing_driver
+from tests.waiting import until
 
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.wire.errors import CheckpointError

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.coordinator.drivers import QUERY, driver, subtask_of
-from tests.coordinator.writers import LONG_S, WritingDriver, folders, until, writing_driver
+from tests.coordinator.writers import LONG_S, WritingDriver, folders, writing_driver
+from tests.waiting import until
 
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.coordinator.roots.job_roots import JobRoot

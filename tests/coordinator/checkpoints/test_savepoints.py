@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.coordinator.checkpoints.savepoints import LONG_S, trigger
 from tests.coordinator.drivers import QUERY, subtask_of
-from tests.coordinator.writers import until, writing_driver
+from tests.coordinator.writers import writing_driver
+from tests.waiting import until
 
 from queryable_state.internal.v1 import checkpoint_pb2, coordinator_pb2
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.coordinator.drivers import QUERY, driver, subtask_of
-from tests.coordinator.writers import until
+from tests.waiting import until
 
 from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.coordinator import JobConfig, OperatorLayout

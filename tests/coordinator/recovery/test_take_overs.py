@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.coordinator.drivers import QUERY
-from tests.coordinator.writers import LONG_S, folders, until, writing_driver
+from tests.coordinator.writers import LONG_S, folders, writing_driver
+from tests.waiting import until
 
 from queryable_state.server.checkpoint.completed import Completed, problems_of
 from queryable_state.server.checkpoint.state_root import StateRoot

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.native_state.server.replay import ReplayedQuery
+from tests.waiting import DEADLINE_S, eventually
 
 from queryable_state.client import QueryableStateClient
 from queryable_state.server.native_state.server.native_server import NativeServer
 from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
-
-DEADLINE_S = 30.0
 
 
 @pytest.fixture
@@ -60,14 +58,7 @@ async def until_batch(server: NativeServer, batch: int) -> None:
     async def is_there() -> bool:
         return server.served.facts.batch >= batch
 
-    await until(is_there)
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Waits until a condition holds."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not await condition():  # noqa: ASYNC110 - the files of another process are the event
-            await asyncio.sleep(0.01)
+    await eventually(is_there)
 
 
 async def everything(

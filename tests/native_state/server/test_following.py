@@ -10,15 +10,9 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.native_state.server.conftest import (
-    DEADLINE_S,
-    client_of,
-    everything,
-    keys_of,
-    until,
-    until_batch,
-)
+from tests.native_state.server.conftest import client_of, everything, keys_of, until_batch
 from tests.native_state.server.replay import ReplayedQuery
+from tests.waiting import DEADLINE_S, eventually
 
 from queryable_state.client import Consistency
 from queryable_state.wire.errors import CheckpointError, QueryableStateError, RetryLaterError
@@ -238,7 +232,7 @@ async def test_a_batch_that_is_committed_again_is_read_again(
         async def is_read_again() -> bool:
             return await everything(client) != whole
 
-        await until(is_read_again)
+        await eventually(is_read_again)
         assert await everything(client) == await as_of(serving, query.root)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.waiting import DEADLINE_S
 
 from queryable_state.client.blocking import QueryableStateClient
 from queryable_state.streaming import serve_query
@@ -27,7 +28,6 @@ pytestmark = pytest.mark.spark
 
 KEYS = 40
 ROWS = 200
-DEADLINE_S = 60.0
 
 PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 

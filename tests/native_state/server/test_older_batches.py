@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import grpc.aio
-from tests.native_state.server.conftest import until, until_batch
+from tests.native_state.server.conftest import until_batch
+from tests.waiting import eventually
 
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 
@@ -40,7 +41,7 @@ async def test_older_batches_are_read_while_they_are_kept(
                 return "oldest readable batch" in str(gone.details())
             return False
 
-        await until(is_compacted)
+        await eventually(is_compacted)
     # Loaded later: there are no changes behind the newest snapshot, which is of this batch.
     async with serving(query.root, kept_batches=2) as server:
         assert await scanned_at(server, 8) == known[8]

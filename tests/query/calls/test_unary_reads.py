@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
-from tests.query.scans.scanning import DEADLINE_S
 from tests.query.streams import keys_of_server, wire_keys
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.testing.changes import NULL
 from queryable_state.server.testing.cluster import declare

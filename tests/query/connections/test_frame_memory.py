@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.query.connections.test_frame_server import Echo
 from tests.query.streams import Frames, Mute, OneSession, frame_port_of
+from tests.waiting import eventually
 
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.query.frames.answer_frames import frame_of
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
 
 GREETING = PREAMBLE + framed(client_hello("t"))
-DEADLINE_S = 20.0
 MIB = 1 << 20
 
 
@@ -51,13 +51,6 @@ async def serving(
     await server.start()
     yield port
     await server.aclose()
-
-
-async def until(condition: object) -> None:
-    assert callable(condition)
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 async def test_before_its_hello_a_client_may_send_4_kib() -> None:
@@ -95,9 +88,9 @@ async def test_a_client_that_reads_nothing_is_hung_up_on() -> None:
     budgets = ClientBudgets(64 * MIB)
     async with serving(Echo(), Limits(read_timeout_s=0.3), budgets) as port:
         frames = await Frames.connect(port, GREETING + asked)
-        await until(lambda: budgets.answers.used_bytes > MIB)
+        await eventually(lambda: budgets.answers.used_bytes > MIB)
         assert budgets.answers.used_bytes < 10 * MIB
-        await until(lambda: budgets.answers.used_bytes == 0)
+        await eventually(lambda: budgets.answers.used_bytes == 0)
         frames.writer.close()
 
 
@@ -108,7 +101,7 @@ async def test_unanswered_queries_of_all_connections_together_are_bounded() -> N
     async with serving(Mute(), limits, budgets) as port:
         asked = b"".join(query_of(number, MIB) for number in range(1, 9))
         greedy = [await Frames.connect(port, GREETING + asked) for _ in range(4)]
-        await until(lambda: budgets.requests.used_bytes >= 4 * MIB)
+        await eventually(lambda: budgets.requests.used_bytes >= 4 * MIB)
         await asyncio.sleep(0.2)
         # Of each what was read before it had to wait.
         assert budgets.requests.used_bytes < 9 * MIB
@@ -116,7 +109,7 @@ async def test_unanswered_queries_of_all_connections_together_are_bounded() -> N
         assert (await modest.response()).hello.server_id
         for frames in (*greedy, modest):
             frames.writer.close()
-    await until(lambda: budgets.requests.used_bytes == 0)
+    await eventually(lambda: budgets.requests.used_bytes == 0)
 
 
 class LargeAnswers(OneSession):
@@ -141,12 +134,12 @@ async def test_of_large_answers_only_some_are_on_their_way_from_owners_for_one_c
         assert (await frames.response()).hello.server_id
         assert (await frames.response()).answer.id == 1
         frames.writer.write(b"".join(map(query_of, range(2, 50))))
-        await until(lambda: owner.asked == 5)
+        await eventually(lambda: owner.asked == 5)
         await asyncio.sleep(0.2)
         assert owner.asked == 5
         # One that is answered makes room for the next one.
         owner.deliver(2, frame_of(query_pb2.Answer(id=2, last=True, values=[b"x" * 100_000])), True)
-        await until(lambda: owner.asked == 6)
+        await eventually(lambda: owner.asked == 6)
         frames.writer.close()
 
 
@@ -181,6 +174,6 @@ async def test_nothing_of_a_closed_connection_waits_for_the_garbage_collector(
             frames = await Frames.connect(port, first)
             await asyncio.sleep(0.02)
             frames.writer.close()
-        await until(lambda: alive() <= before)
+        await eventually(lambda: alive() <= before)
     finally:
         gc.enable()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
+from tests.waiting import DEADLINE_S
 from xxhash import xxh64_intdigest
 
 from queryable_state.v1 import errors_pb2, query_pb2, query_pb2_grpc
@@ -15,8 +16,6 @@ from queryable_state.v1 import errors_pb2, query_pb2, query_pb2_grpc
 if TYPE_CHECKING:
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
-
-DEADLINE_S = 20.0
 
 
 class Connection:

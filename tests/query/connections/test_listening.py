@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.query.forwarding import ELSEWHERE, forwarded, free_ports, port_of
+from tests.waiting import DEADLINE_S
 
 from queryable_state.client import QueryableStateClient
 from queryable_state.server.security.access.access_settings import AccessSettings
@@ -24,7 +25,6 @@ from queryable_state.wire.errors import InvalidRequestError
 if TYPE_CHECKING:
     from pathlib import Path
 
-DEADLINE_S = 20.0
 
 needs_ipv6 = pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
 

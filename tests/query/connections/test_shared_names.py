@@ -15,6 +15,7 @@ from tests.query.forwarding import (
     port_of,
     warnings_of_frame_ports,
 )
+from tests.waiting import DEADLINE_S
 
 from queryable_state.client import QueryableStateClient
 from queryable_state.server.testing.cluster import InProcessCluster, declare
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-DEADLINE_S = 20.0
 NAME = "proxies.example"
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import uvloop
-from tests.query.streams import DEADLINE_S, Frames, Mute
+from tests.query.streams import Frames, Mute
 from tests.security.authority import Authority
-from tests.state_server.cluster import until
+from tests.waiting import DEADLINE_S, eventually
 
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
@@ -91,7 +91,7 @@ class Port:
                 each = opened.enter_context(socket.socket())
                 each.setblocking(False)
                 each.connect_ex(("127.0.0.1", self.port))
-            await until(lambda: open_files() >= before + count + 50)
+            await eventually(lambda: open_files() >= before + count + 50)
             yield
 
 
@@ -185,7 +185,7 @@ def test_without_open_files_it_says_so_and_goes_on_later(
                     while True:
                         taken.append(os.open("/dev/null", os.O_RDONLY))
                 client.connect_ex(("127.0.0.1", port.port))
-                await until(lambda: "accepts no connection" in caplog.text)
+                await eventually(lambda: "accepts no connection" in caplog.text)
             finally:
                 for each in taken:
                     os.close(each)

@@ -7,10 +7,11 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.client.asking import client_of, until
+from tests.client.asking import client_of
 from tests.query.forwarding import ELSEWHERE, forwarded, port_of, warnings_of_frame_ports
 from tests.query.proxy.under_way import Asking
 from tests.query.streams import frame_port_of
+from tests.waiting import eventually
 
 from queryable_state.client import Consistency
 from queryable_state.server.testing.cluster import InProcessCluster, declare
@@ -53,7 +54,7 @@ async def test_a_client_moves_to_the_frame_port_once_it_is_reached(
         assert f"Let TCP connections through to {ELSEWHERE}:{frame_port}" in warning
 
         await stack.enter_async_context(forwarded(ELSEWHERE, frame_port, frame_port))
-        await until(lambda: client.connections()[0].transport == "frames")
+        await eventually(lambda: client.connections()[0].transport == "frames")
         await asking.more()
         assert client.connections()[0].frame_problem == ""
         assert len(warnings_of_frame_ports(caplog)) == 1
@@ -76,12 +77,12 @@ async def test_a_frame_port_that_is_lost_and_comes_back_fails_no_call(
         assert warnings_of_frame_ports(caplog) == []
 
         await frames.aclose()
-        await until(lambda: client.connections()[0].transport == "unary")
+        await eventually(lambda: client.connections()[0].transport == "unary")
         await asking.more()
         assert len(warnings_of_frame_ports(caplog)) == 1
 
         await stack.enter_async_context(forwarded(ELSEWHERE, frame_port, frame_port))
-        await until(lambda: client.connections()[0].transport == "frames")
+        await eventually(lambda: client.connections()[0].transport == "frames")
         await asking.more()
 
 
@@ -102,7 +103,7 @@ async def test_a_call_that_breaks_after_the_move_is_retried_over_frames(
             "sensors", "last", "sensor_1", consistency=Consistency.at_least(1)
         )
         await stack.enter_async_context(forwarded(ELSEWHERE, frame_port, frame_port))
-        await until(lambda: client.connections()[0].transport == "frames")
+        await eventually(lambda: client.connections()[0].transport == "frames")
         assert not waiting.done()
         await grpc_port.aclose()
         await job.run(1, {"last": {"sensor_1": -1.0}})
@@ -136,7 +137,7 @@ async def test_a_proxy_moves_to_the_frame_port_of_an_owner_once_it_is_reached(
 
         frame_port = await frame_port_of(owner.addresses.query)
         await stack.enter_async_context(forwarded(ELSEWHERE, frame_port, frame_port))
-        await until(lambda: f"its frame port {ELSEWHERE}:{frame_port} now" in caplog.text)
+        await eventually(lambda: f"its frame port {ELSEWHERE}:{frame_port} now" in caplog.text)
         assert len(await client.get_kv_states("sensors", "last", KEYS)) == 100
         explained = await client.explain("sensors", "last", "sensor_1")
         assert "unary" not in str(explained)

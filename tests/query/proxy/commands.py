@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.waiting import DEADLINE_S
+
 from queryable_state.server.cli.driver_arguments import SECRET_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from queryable_state.server.testing.cluster import InProcessCluster
-
-DEADLINE_S = 20.0
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queryable_state.cli import main
 from queryable_state.cli.exit_codes import CONFIGURATION, REFUSED
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
-DEADLINE_S = 20.0
 
 # What a later start may find in order; everything else is a wrong option or setting.
 NOT_YET = (

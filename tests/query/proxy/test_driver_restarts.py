@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.client.asking import DEADLINE_S, client_of, until
+from tests.client.asking import client_of
+from tests.waiting import DEADLINE_S, eventually
 
 from queryable_state.client import RetryLaterError
 from queryable_state.server.checkpoint.endpoint_file import Endpoint, read_endpoint
@@ -90,7 +91,7 @@ async def test_a_proxy_finds_a_driver_that_starts_again_while_clients_wait(
         # The driver is found before it knows its jobs.
         second.coordinator.coordinator.publish_endpoint(str(job.root), {})
         found = f"the coordinator answers at {second.coordinator.address}"
-        await until(lambda: found in caplog.text)
+        await eventually(lambda: found in caplog.text)
         done, _ = await asyncio.wait(asked, timeout=0.5)
         assert not done
         await next_run(second, job, 2.0)

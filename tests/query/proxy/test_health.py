@@ -11,6 +11,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.query.proxy.watching import NOT_SERVING, SERVICE, SERVING, Watched
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.serving.health_service import HealthService
 from queryable_state.server.testing.cluster import InProcessCluster
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.testing.cluster import InProcessJob
-
-DEADLINE_S = 20.0
 
 
 @pytest.fixture(params=[False, True], ids=["grpc core", "grpc.aio"])

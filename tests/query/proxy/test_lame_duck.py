@@ -15,6 +15,7 @@ from tests.client.asking import client_of, until_direct
 from tests.query.proxy.commands import started_proxy
 from tests.query.proxy.under_way import Asking
 from tests.query.streams import RawStream, state_id_of, wire_keys
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import query_pb2, query_pb2_grpc
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from queryable_state.client import QueryableStateClient
     from queryable_state.server.testing.cluster import InProcessJob
 
-DEADLINE_S = 20.0
 KEYS = [f"sensor_{number}" for number in range(100)]
 
 BOTH_WAYS = pytest.mark.parametrize("frame_ports", ["0", ""], ids=["frames", "unary"])

@@ -11,13 +11,12 @@ import pytest
 from tests.grpc_retries import SERVICE_CONFIG
 from tests.query.proxy.commands import started_proxy
 from tests.query.proxy.under_way import Asking
+from tests.waiting import DEADLINE_S
 
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 
 if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
-
-DEADLINE_S = 20.0
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from tests.client.asking import until
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,7 +23,7 @@ class Asking:
     async def more(self, count: int = 50) -> None:
         """Waits until so many more calls are answered."""
         wanted = self.answered + count
-        await until(lambda: self.answered >= wanted)
+        await eventually(lambda: self.answered >= wanted)
 
     async def _on_and_on(self) -> None:
         while True:

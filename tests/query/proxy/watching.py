@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.waiting import DEADLINE_S
 
 if TYPE_CHECKING:
     import grpc.aio
 
-DEADLINE_S = 20.0
 SERVICE = "queryable_state.v1.QueryableState"
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

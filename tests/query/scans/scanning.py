@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 from tests.query.streams import KEYS, VALUES
+from tests.waiting import DEADLINE_S
 
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.status import error_from_call
@@ -14,7 +15,6 @@ from queryable_state.wire.status import error_from_call
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-DEADLINE_S = 20.0
 
 ALL = {f"sensor_{number}": float(number) for number in range(100)}
 """The keys and values of state `last` that a scan of the whole state returns."""

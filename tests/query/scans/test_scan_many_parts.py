@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 import pytest
-from tests.query.scans.scanning import DEADLINE_S, scan, scan_call, taken
+from tests.query.scans.scanning import scan, scan_call, taken
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.query import service
 from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob, declare

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
-from tests.query.scans.scanning import DEADLINE_S, scan, scan_call, taken, values_of
+from tests.query.scans.scanning import scan, scan_call, taken, values_of
 from tests.query.streams import KEYS
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.testing.cluster import declare
 from queryable_state.wire.errors import Reason, RetryLaterError, VersionGoneError

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
-from tests.query.scans.scanning import ALL, DEADLINE_S, scan, scan_call, taken, texts_of, values_of
+from tests.query.scans.scanning import ALL, scan, scan_call, taken, texts_of, values_of
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.testing.cluster import declare
 from queryable_state.v1 import query_pb2

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
-from tests.query.scans.scanning import DEADLINE_S, scan, scan_call, taken
+from tests.query.scans.scanning import scan, scan_call, taken
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.testing.cluster import declare
 from queryable_state.v1 import query_pb2

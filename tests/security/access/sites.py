@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 from google.protobuf.message_factory import GetMessageClass
 from tests.query.streams import Frames
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.access.tokens import digest_of
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessJob
     from queryable_state.wire.errors import QueryableStateError
 
-DEADLINE_S = 20.0
 
 CALLERS = ("reader", "scanner", "lister", "admin", "all", "nobody")
 """Names of tokens; a token is its name after `qst_`."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.security.access.issuers import AUDIENCE, ISSUER, Issuer, key_server
-from tests.state_server.cluster import until
+from tests.waiting import eventually
 
 from queryable_state.server.security.access import access_control, jwt_keys
 from queryable_state.server.security.access.access_control import AccessControl
@@ -198,15 +198,15 @@ async def test_a_withdrawn_token_and_a_new_grant_take_effect_without_a_restart(
     caller = await access.authenticate(header)
     async with following(access):
         write(file, RULES.replace('states = ["last"]', 'states = ["last", "seen"]'))
-        await until(lambda: access.generation == 2)
+        await eventually(lambda: access.generation == 2)
         assert not access.is_valid(caller)
         again = await access.authenticate(header)
         assert again.grants.kinds(StateName("00", "sensors", "seen"))
         write(file, RULES.replace("dashboard =", "other ="))
-        await until(lambda: access.generation == 3)
+        await eventually(lambda: access.generation == 3)
         assert (await access.authenticate(header)).name == "other"
         write(file, "")
-        await until(lambda: access.generation == 4)
+        await eventually(lambda: access.generation == 4)
         with pytest.raises(AuthenticationError):
             await access.authenticate(header)
 
@@ -220,13 +220,13 @@ async def test_a_broken_file_keeps_the_rules_and_costs_one_line(
     access = AccessControl(AccessSettings(access_file=str(file)))
     async with following(access):
         write(file, "[tokens")
-        await until(lambda: len(lines()) == 1)
+        await eventually(lambda: len(lines()) == 1)
         assert (await access.authenticate(f"Bearer {TOKEN}")).name == "dashboard"
         file.unlink()  # noqa: ASYNC240 - a local file
-        await until(lambda: len(lines()) == 2)
+        await eventually(lambda: len(lines()) == 2)
         assert (await access.authenticate(f"Bearer {TOKEN}")).name == "dashboard"
         write(file, RULES + "\n# mended\n")
-        await until(lambda: access.generation == 2)
+        await eventually(lambda: access.generation == 2)
     assert len(lines()) == 2
 
 
@@ -253,7 +253,7 @@ async def test_a_change_that_could_not_be_read_is_tried_again_and_logged_once(
     monkeypatch.setattr(access_control, "read_access_file", read)
     async with following(access):
         write(file, "")
-        await until(lambda: access.generation == 2)
+        await eventually(lambda: access.generation == 2)
     with pytest.raises(AuthenticationError):
         await access.authenticate(f"Bearer {TOKEN}")
     assert len([each for each in caplog.messages if str(problem) in each]) == 1
@@ -263,7 +263,7 @@ async def test_a_change_of_the_mode_alone_is_a_change(file: Path) -> None:
     access = AccessControl(AccessSettings(access_file=str(file)))
     async with following(access):
         file.chmod(0o600)  # noqa: ASYNC240 - a local file
-        await until(lambda: access.generation == 2)
+        await eventually(lambda: access.generation == 2)
 
 
 @pytest.mark.parametrize(
@@ -275,9 +275,9 @@ async def test_no_content_of_the_file_ends_the_watch(
     access = AccessControl(AccessSettings(access_file=str(file)))
     async with following(access):
         write(file, text)
-        await until(lambda: "keeps its rules" in caplog.text)
+        await eventually(lambda: "keeps its rules" in caplog.text)
         write(file, "")
-        await until(lambda: access.generation == 2)
+        await eventually(lambda: access.generation == 2)
     with pytest.raises(AuthenticationError):
         await access.authenticate(f"Bearer {TOKEN}")
 

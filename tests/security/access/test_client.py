@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.security.access.issuers import AUDIENCE, ISSUER, Issuer
 from tests.security.access.sites import RULES, start_job, token, write_rules
-from tests.state_server.cluster import until
+from tests.waiting import eventually
 
 from queryable_state.client import (
     AuthenticationError,
@@ -53,7 +53,7 @@ async def test_a_client_with_a_token_reads_and_scans_what_it_may(
         explained = await asked.explain("sensors", "last", "sensor_1")
         assert explained.error is None
         if direct:
-            await until(lambda: any(c.transport == "frames" for c in asked.connections()[1:]))
+            await eventually(lambda: any(c.transport == "frames" for c in asked.connections()[1:]))
             assert await value(asked) == 1.0
 
 
@@ -143,7 +143,7 @@ async def test_an_expired_jwt_ends_what_its_connection_may_do(with_jwt: Jwt) -> 
     short = with_jwt.issuer.token(exp=expires_s)
     async with client(with_jwt.proxy.address, short) as asked:
         assert await value(asked) == 1.0
-        await until(lambda: time.time() > expires_s + 0.2)
+        await eventually(lambda: time.time() > expires_s + 0.2)
         with pytest.raises(AuthenticationError, match="expired"):
             await value(asked)
 

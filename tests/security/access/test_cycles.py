@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.query.streams import wire_keys
 from tests.security.access.sites import Asker, hello, send, token
-from tests.state_server.cluster import until
+from tests.waiting import eventually
 
 from queryable_state.server.grpc_core.server_call import ServerCall
 from queryable_state.server.security.access.guarded_session import GuardedSession
@@ -51,7 +51,7 @@ async def test_a_closed_connection_is_freed_at_once(proxy: ProxyServer, no_colle
             await asyncio.sleep(CHECKED_EVERY_S)
         frames.writer.close()
         await frames.writer.wait_closed()
-    await until(lambda: alive(GuardedSession) <= before)
+    await eventually(lambda: alive(GuardedSession) <= before)
 
 
 async def test_a_refused_call_is_freed_at_once(proxy: ProxyServer, no_collector: None) -> None:
@@ -60,4 +60,4 @@ async def test_a_refused_call_is_freed_at_once(proxy: ProxyServer, no_collector:
         refusals = [asker.status("ListJobs") for _ in range(50)]
         assert set(await asyncio.gather(*refusals)) == {"UNAUTHENTICATED"}
     # The server always waits for the next call.
-    await until(lambda: alive(ServerCall) <= before + 1)
+    await eventually(lambda: alive(ServerCall) <= before + 1)

@@ -11,15 +11,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.query.streams import wire_keys
-from tests.security.access.sites import (
-    DEADLINE_S,
-    Asker,
-    bearer,
-    hello,
-    refused_hello,
-    send,
-    token,
-)
+from tests.security.access.sites import Asker, bearer, hello, refused_hello, send, token
+from tests.waiting import DEADLINE_S
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.security.access.sites import start_job, token, write_rules
-from tests.state_server.cluster import until
+from tests.waiting import eventually
 
 from queryable_state.client import AuthenticationError, QueryableStateClient
 from queryable_state.server.testing.cluster import InProcessCluster
@@ -30,7 +30,7 @@ async def test_tokens_are_asked_for_behind_tls(tmp_path: Path, authority: Author
                 state: Any = await client.get_kv_state("sensors", "last", f"sensor_{number}")
                 assert state.value() == float(number)
             assert len([key async for key, _ in client.scan("sensors", "last")]) == 100
-            await until(lambda: all(c.transport == "frames" for c in client.connections()))
+            await eventually(lambda: all(c.transport == "frames" for c in client.connections()))
         async with QueryableStateClient(host, port, tls=tls) as client:
             with pytest.raises(AuthenticationError, match="no token"):
                 await client.get_kv_state("sensors", "last", "sensor_1")

@@ -21,6 +21,14 @@ _OUR_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ queryable_s
 _STACKS = re.compile(
     r"^\tat |StackOverflowError|Event loop is closed|Task was destroyed|never retrieved"
 )
+# The first when Spark itself is being stopped, the second when Hadoop reads a link by a command.
+_STOPS_OF_SPARK = re.compile(
+    r" ERROR TaskSchedulerImpl: Exception in statusUpdate$"
+    r"| WARN Shell: Interrupted while joining on: "
+)
+_STACK_OF_A_STOP = re.compile(
+    r"\tat |java\.util\.concurrent\.RejectedExecutionException: |java\.lang\.InterruptedException$"
+)
 
 
 def output_of(name: str, folder: Path, *arguments: str, code: int = 0) -> list[str]:
@@ -35,23 +43,23 @@ def output_of(name: str, folder: Path, *arguments: str, code: int = 0) -> list[s
         timeout=500,
         check=False,
     )
-    lines = without_late_tasks(ended.stdout.splitlines())
+    lines = without_stops_of_spark(ended.stdout.splitlines())
     assert ended.returncode == code, ended.stdout
     assert not [line for line in lines if _STACKS.search(line)], ended.stdout
     assert not [line for line in lines if "queryable_state" in line and is_bare(line)], ended.stdout
     return lines
 
 
-def without_late_tasks(lines: list[str]) -> list[str]:
-    """The lines without Spark's own about a task that ends while Spark itself is being stopped."""
+def without_stops_of_spark(lines: list[str]) -> list[str]:
+    """The lines without Spark's own about a task or a command that a stop of a query interrupts."""
     kept: list[str] = []
-    is_late_task = False
+    is_of_a_stop = False
     for line in lines:
-        if line.endswith("ERROR TaskSchedulerImpl: Exception in statusUpdate"):
-            is_late_task = True
-        elif not line.startswith(("\tat ", "java.util.concurrent.RejectedExecutionException: ")):
-            is_late_task = False
-        if not is_late_task:
+        if _STOPS_OF_SPARK.search(line):
+            is_of_a_stop = True
+        elif not _STACK_OF_A_STOP.match(line):
+            is_of_a_stop = False
+        if not is_of_a_stop:
             kept.append(line)
     return kept
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.spark.event_time.clock_functions import READING, SEEN, Clocks, OfReading, Timed, reading
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.streaming import Types, WatermarkStrategy
 from queryable_state.streaming.spark.sources.marker_offset import MarkerOffset

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.spark.event_time.clock_functions import READING, SEEN, Alarm, OfReading, reading
 from tests.spark.event_time.test_marker_batches import keyed, markers
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.streaming import WatermarkStrategy
 from queryable_state.wire.event_time import END_OF_TIME

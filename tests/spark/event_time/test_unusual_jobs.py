@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.spark.event_time.clock_functions import READING, SEEN, Alarm, OfReading, reading
 from tests.spark.event_time.test_marker_batches import keyed, markers
-from tests.spark.waiting import until
 from tests.spark.windows.window_functions import Counted
+from tests.waiting import until
 
 from queryable_state.streaming import (
     Duration,
@@ -130,7 +130,7 @@ def test_elements_of_an_input_without_a_watermark_have_that_of_the_other(
     job = env.execute_async("union")
     with_one.add({"k": "a", "t": 5_000})
     without.add({"k": "b", "t": 1})
-    until(lambda: len(rows) == 2, 90)
+    until(lambda: len(rows) == 2)
     assert sorted(key for key, _, _ in rows) == ["a", "b"]
     job.cancel()
 
@@ -172,7 +172,7 @@ def test_ten_thousand_timers_that_are_due_at_once_all_fire(
     assert len(timers) == count // keys
     assert rows == []
     source.add({"k": "last", "t": 9_000_000})
-    until(lambda: len(rows) >= count, 90)
+    until(lambda: len(rows) >= count)
     assert len(rows) == len(set(rows)) == count
     assert len({key for key, _, _ in rows}) == keys
     if keys == 1:

@@ -16,7 +16,7 @@ from tests.spark.event_time.clock_functions import READING, Alarm, OfReading, re
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 from tests.spark.incidents.conftest import QUERIES_PER_S, TOKENS
 from tests.spark.incidents.failing import FailingOn
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.client import QueryableStateError
 from queryable_state.client.blocking import QueryableStateClient

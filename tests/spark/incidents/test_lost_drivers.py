@@ -16,7 +16,7 @@ from tests.killed_programs import temporary_files_in
 from tests.spark.counting_jobs import readings
 from tests.spark.functions import READINGS
 from tests.spark.incidents.on_call import OnCall
-from tests.spark.waiting import until
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.spark.functions import READINGS
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.streaming.spark.queries.checkpoint_files import CheckpointFiles
 from queryable_state.streaming.spark.queries.listener import CommitListener

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.streaming import JobStatus
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 from tests.spark.functions import COUNTS, READINGS, CountPerKey, CountWithFailures
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.streaming import JobStatus
 from queryable_state.wire.errors import JobError, Reason

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import StreamingQueryException
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.streaming.spark.queries.failure import failure_of
 from queryable_state.wire.errors import JobError, Reason

@@ -20,7 +20,7 @@ from tests.spark.random_times.timed_model import (
     random_files,
     random_steps,
 )
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.client import Clock
 
@@ -162,7 +162,7 @@ def test_a_random_job_puts_out_what_the_models_do(
         _, _, batch = run.batches()[-1]
         return (batch.watermark_ms or 0) > latest - 100
 
-    until(is_over, 60)
+    until(is_over)
     model, harnesses = TimedModel(run.timed.steps, run.files), TimedHarnesses(run.timed.steps)
     done = 0
     for name, number, batch in run.batches():

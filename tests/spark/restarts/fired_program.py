@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.spark.restarts.fired_functions import FIRED, ROWS, Fires
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.client.blocking import QueryableStateClient
 from queryable_state.streaming import StreamExecutionEnvironment
@@ -61,7 +61,7 @@ def main(source: str, state: str) -> None:
             found = client.get_kv_states(job.job_id, "fires", KEYS)
             return [None if state is None else state.value() for state in found]
 
-        until(lambda: None not in fires(), 60)
+        until(lambda: None not in fires())
         sys.stdout.write("\n" + json.dumps(fires()) + "\n")
     spark.stop()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.killed_programs import temporary_files_in
 from tests.spark.functions import READINGS
-from tests.spark.waiting import until
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.spark.conftest import MakeFeed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.spark.folders import files_of
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.client.blocking import QueryableStateClient
 from queryable_state.streaming import (

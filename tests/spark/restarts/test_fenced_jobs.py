@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.spark.counting_jobs import KEYS, readings
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.client.blocking import QueryableStateClient
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of

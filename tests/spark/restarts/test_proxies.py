@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.killed_programs import temporary_files_in
 from tests.spark.functions import READINGS
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.client import QueryableStateError
 from queryable_state.client.blocking import QueryableStateClient

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.killed_programs import temporary_files_in
 from tests.spark.restarts.fired_functions import FIRED, ROWS, Fires, Remembers
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.client import PlacementError, RetryLaterError
 from queryable_state.streaming import Types

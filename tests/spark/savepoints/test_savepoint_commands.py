@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.spark.counting_jobs import KEYS, Jobs, readings
 from tests.spark.functions import COUNTS, CountPerKey
-from tests.spark.waiting import until
+from tests.waiting import until
 
 from queryable_state.cli import main
 from queryable_state.streaming import JobStatus, StreamExecutionEnvironment

@@ -9,7 +9,7 @@ from tests.spark.streams.timer_functions import (
     SilentInEventTime,
     SilentInProcessingTime,
 )
-from tests.spark.waiting import until
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.spark.conftest import Connect, MakeFeed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.spark.waiting import until
 from tests.spark.windows.window_functions import (
     Counted,
     OfAll,
@@ -13,6 +12,7 @@ from tests.spark.windows.window_functions import (
     SecondColumn,
     Sum,
 )
+from tests.waiting import until
 
 from queryable_state.client import TimeWindow
 from queryable_state.streaming import (

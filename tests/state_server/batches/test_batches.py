@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import eventually
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.v1 import query_pb2
@@ -17,7 +18,7 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from tests.state_server.cluster import Cluster
 
@@ -142,7 +143,6 @@ async def test_the_coordinator_is_asked_once_however_many_begin(
 async def test_what_is_stable_is_folded(
     cluster: Cluster,
     key_of: Callable[..., str],
-    wait_until: Callable[[Callable[[], bool]], Awaitable[None]],
 ) -> None:
     server, job = await cluster.server(compact_chunk_records=2), cluster.job()
     await job.run(server, 0, {f"k{i}": str(i) for i in range(50)})
@@ -150,7 +150,7 @@ async def test_what_is_stable_is_folded(
     await server.renew_lease()
     await server.renew_lease()
     stores = [subtask.store for subtask in server.table.subtasks()]
-    await wait_until(lambda: all(store.base_version == 1 for store in stores))
+    await eventually(lambda: all(store.base_version == 1 for store in stores))
     assert all(store.overlay_bytes == 0 for store in stores)
     assert job.read(server, "k1", "k2") == ["x", "2"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.state_server.attempt import VALUES
-from tests.state_server.cluster import until
+from tests.waiting import eventually
 
 from queryable_state.internal.v1.changes_pb2 import ChangeBlock
 from queryable_state.server.checkpoint.file_systems.storage import checksum
@@ -78,7 +78,7 @@ async def test_the_commit_reports_which_changelog_counts(
     await second.prepare({key_of(0): "second"})
     await (await job.begin(server, 0, 1)).prepare({})
     await job.commit(server, 0)
-    await until(lambda: any((job.root / "changelog" / "0").glob("_manifest-*")))
+    await eventually(lambda: any((job.root / "changelog" / "0").glob("_manifest-*")))
     root = StateRoot(str(job.root), storage_of(str(job.root)))
     manifest = await asyncio.to_thread(root.manifest, 0)
     assert manifest is not None
@@ -141,7 +141,7 @@ async def test_a_server_whose_lease_ends_while_it_writes_acknowledges_nothing(
     zombie = await job.begin(server, 0)
     gate.close_for("/changelog/")
     preparing = asyncio.create_task(zombie.prepare({key: "zombie"}))
-    await until(lambda: gate.waiting == 1)
+    await eventually(lambda: gate.waiting == 1)
     clock.advance(120)
     gate.open()
     with pytest.raises(PlacementError) as refused:
@@ -165,7 +165,7 @@ async def test_queries_and_other_prepares_go_on_while_one_is_written(
     slow, other = await job.begin(server, 1), await job.begin(server, 1, 1)
     gate.close_for("/0-63/")
     preparing = asyncio.create_task(slow.prepare({key_of(0): "y"}))
-    await until(lambda: gate.waiting == 1)
+    await eventually(lambda: gate.waiting == 1)
     await other.prepare({key_of(1): "z"})
     assert await other.fetch(key_of(1)) == {}
     assert job.read(server, key_of(0)) == ["x"]

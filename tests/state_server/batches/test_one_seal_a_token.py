@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.state_server.cluster import until
+from tests.waiting import eventually
 
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.v1 import query_pb2
@@ -50,7 +50,7 @@ async def test_two_seals_of_a_token_at_once_are_the_first_one(
     task = await job.begin(server, 0)
     gate.close_for("/changelog/")
     preparing = asyncio.create_task(task.prepare({key: "first"}))
-    await until(lambda: gate.waiting == 1)
+    await eventually(lambda: gate.waiting == 1)
     with pytest.raises(JobError) as refused:
         await task.prepare({key: "second"})
     assert refused.value.reason == Reason.SUBTASK_MISMATCH

@@ -11,6 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.query.forwarding import forwarded
+from tests.waiting import eventually
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.config.limits import Limits
@@ -31,7 +32,7 @@ from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from tests.state_server.cluster import Clock, Cluster
 
@@ -108,7 +109,6 @@ async def test_changes_of_other_key_groups_or_states_are_refused(
 async def test_a_full_server_refuses_instead_of_dying_and_takes_more_once_it_has_room(
     cluster: Cluster,
     key_of: Callable[..., str],
-    wait_until: Callable[[Callable[[], bool]], Awaitable[None]],
 ) -> None:
     limits = Limits(max_staged_bytes=1500)
     server, job = await cluster.server(limits=limits), cluster.job()
@@ -123,7 +123,7 @@ async def test_a_full_server_refuses_instead_of_dying_and_takes_more_once_it_has
     await job.commit(server, 0)
     await server.renew_lease()
     await server.renew_lease()
-    await wait_until(lambda: all(s.store.overlay_bytes == 0 for s in server.table.subtasks()))
+    await eventually(lambda: all(s.store.overlay_bytes == 0 for s in server.table.subtasks()))
     await (await job.begin(server, 1, 1)).prepare({key_of(1): "x" * 1000})
 
 
@@ -212,7 +212,6 @@ async def test_a_dropped_query_leaves_nothing_behind(
 async def test_abandoned_attempts_leave_nothing_behind(
     cluster: Cluster,
     key_of: Callable[..., str],
-    wait_until: Callable[[Callable[[], bool]], Awaitable[None]],
 ) -> None:
     """Tasks that are killed in the middle of a prepare, again and again."""
     server, job = await cluster.server(backend="rocksdb"), cluster.job()
@@ -228,7 +227,7 @@ async def test_abandoned_attempts_leave_nothing_behind(
             await call.write(block)
             call.cancel()
             await asyncio.wait([asyncio.ensure_future(call.code())])
-        await wait_until(lambda: server.staged_bytes == 0)
+        await eventually(lambda: server.staged_bytes == 0)
         counts.append((open_files(), len(asyncio.all_tasks())))
     assert max(files for files, _ in counts) <= counts[0][0] + 2
     assert max(tasks for _, tasks in counts) <= counts[0][1] + 2

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.query.streams import RawStream, state_id_of, wire_keys
 from tests.state_server.owner import KEYS, MAX_PARALLELISM, STATE_ID, VALUES, key_of
+from tests.waiting import eventually
 
 from queryable_state.server.query.routers.local_router import LocalRouter
 from queryable_state.server.query.scan_query import ScanQuery
@@ -20,14 +21,13 @@ from queryable_state.wire.located_state import LocatedState
 from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.state_server.owner import Owner
 
     from queryable_state.server.testing.cluster import InProcessJob
 
-    Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 KEY = key_of(0)
 
@@ -79,12 +79,12 @@ async def test_a_session_delivers_what_comes_later(owner: Owner) -> None:
     await session.aclose()
 
 
-async def test_a_session_that_is_closed_forgets_what_waits(owner: Owner, wait_until: Until) -> None:
+async def test_a_session_that_is_closed_forgets_what_waits(owner: Owner) -> None:
     owner.own_all()
     delivered: list[object] = []
     session = router_of(owner).session(lambda *frame: delivered.append(frame))
     assert session.ask(owner.query(KEY, min_version=1), b"") is None
-    await wait_until(lambda: len(owner.waiting) == 1)
+    await eventually(lambda: len(owner.waiting) == 1)
     await session.aclose()
     await session.aclose()
     assert not owner.waiting
@@ -93,10 +93,10 @@ async def test_a_session_that_is_closed_forgets_what_waits(owner: Owner, wait_un
     assert not delivered
 
 
-async def test_a_call_outside_any_stream_waits_too(owner: Owner, wait_until: Until) -> None:
+async def test_a_call_outside_any_stream_waits_too(owner: Owner) -> None:
     owner.own_all()
     asked = asyncio.create_task(router_of(owner).answers(owner.query(KEY, at_version=0)))
-    await wait_until(lambda: len(owner.waiting) == 1)
+    await eventually(lambda: len(owner.waiting) == 1)
     owner.seal(0, {KEY: 1})
     owner.commit(0)
     [answer] = await asked
@@ -189,12 +189,12 @@ async def test_a_stream_takes_every_kind_of_read(
 
 
 async def test_a_server_that_stops_answers_what_waits_instead_of_waiting_with_it(
-    cluster: InProcessCluster, job: InProcessJob, stream: RawStream, wait_until: Until
+    cluster: InProcessCluster, job: InProcessJob, stream: RawStream
 ) -> None:
     state_id = await state_id_of(cluster)
     stream.send(state_id=state_id, keys=wire_keys("sensor_1"), min_version=9, deadline_ms=60_000)
     server = cluster.servers[0]
-    await wait_until(lambda: any(len(job.waiting) for job in server.table.jobs()))
+    await eventually(lambda: any(len(job.waiting) for job in server.table.jobs()))
     stopping = asyncio.create_task(cluster.stop_server(server))
     answer = await stream.answer()
     assert answer.error.reason == Reason.LEASE_EXPIRED

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.state_server.owner import VALUES, key_of
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.state_server.stores.waiting_queries import WaitingQueries
 from queryable_state.v1 import query_pb2
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from tests.state_server.owner import Owner
 
 KEY = key_of(0)
-DEADLINE_S = 20
 
 
 def values(answer: query_pb2.Answer) -> list[int]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.client.asking import client_of, until
+from tests.client.asking import client_of
 from tests.state_server.restore.stored import BACKENDS, config
+from tests.waiting import eventually
 
 from queryable_state.client import UnknownKeyOrNamespaceError
 from queryable_state.server.testing.cluster import InProcessCluster, declare
@@ -104,4 +105,4 @@ async def test_commits_clean_up_in_the_background(tmp_path: Path, backend: str) 
         job.updated_ms = now_ms
         await job.run(1, {"last": {"live": 1}})
         await job.run(2, {})
-        await until(lambda: timestamps(cluster) == [now_ms])
+        await eventually(lambda: timestamps(cluster) == [now_ms])

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.state_server.cluster import until
+from tests.waiting import eventually
 
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.state_server.stores.job_stores import JobStores
@@ -48,7 +48,7 @@ async def test_a_restore_outlasts_its_call_and_the_next_call_joins_it(
     server = await cluster.server("e1", directory=str(cluster.directory / "elsewhere"))
     gate.close_for("/chk-1/op/")
     calls = [asyncio.create_task(job.begin(server, 1)) for _ in range(2)]
-    await until(lambda: gate.waiting == 1)
+    await eventually(lambda: gate.waiting == 1)
     for call in calls:
         call.cancel()
     joining = asyncio.create_task(job.begin(server, 1))
@@ -69,7 +69,7 @@ async def test_a_restore_during_which_the_lease_ends_opens_nothing(
     server = await cluster.server("e1", clock=clock, directory=str(cluster.directory / "elsewhere"))
     gate.close_for("/chk-1/op/")
     beginning = asyncio.create_task(job.begin(server, 1))
-    await until(lambda: gate.waiting == 1)
+    await eventually(lambda: gate.waiting == 1)
     clock.advance(120)
     gate.open()
     with pytest.raises(PlacementError) as refused:
@@ -90,7 +90,7 @@ async def test_queries_go_on_while_another_job_is_restored(
     server = await cluster.server("e1", directory=str(cluster.directory / "elsewhere"))
     gate.close_for("/chk-1/op/")
     beginning = asyncio.create_task(job.begin(server, 1))
-    await until(lambda: gate.waiting == 1)
+    await eventually(lambda: gate.waiting == 1)
     other = cluster.job(config=JobConfig(changelog=False))
     await other.run(server, 0, {key_of(0): "other"})
     assert other.read(server, key_of(0)) == ["other"]

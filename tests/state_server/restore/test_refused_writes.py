@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.state_server.cluster import until
 from tests.state_server.restore.stored import after, batch, config, sensors, stored
+from tests.waiting import DEADLINE_S, eventually
 
 from queryable_state.client import QueryableStateClient
 from queryable_state.server.coordinator.checkpoints.history import InterruptedSnapshotError
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from queryable_state.server.state_server.server import StateServer
     from queryable_state.server.testing.cluster import InProcessJob
-
-DEADLINE_S = 20.0
 
 
 @pytest.fixture
@@ -52,7 +50,9 @@ async def refuse_writes(server: StateServer, version: int) -> None:
 
     Waits until a batch is in the databases, in memory, so that there is something to write.
     """
-    await until(lambda: all(each.store.base_version >= version for each in server.table.subtasks()))
+    await eventually(
+        lambda: all(each.store.base_version >= version for each in server.table.subtasks())
+    )
     for database in databases(server):
         database.rename(database.with_name("gone"))
 
@@ -124,7 +124,7 @@ async def test_what_is_acknowledged_while_a_store_is_replaced_is_not_lost(
     assert len(await flush(server)) == 2
     gate.close_for("changelog/0/op")
     second = asyncio.create_task(job.begin(server, 2, 0))
-    await until(lambda: gate.waiting > 0)
+    await eventually(lambda: gate.waiting > 0)
     await first.prepare({keys[0]: "after"})
     gate.open()
     with pytest.raises(PlacementError, match="while its store was replaced: begin again"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
-from tests.state_server.cluster import until
+from tests.waiting import DEADLINE_S, eventually
 
 from queryable_state.client import QueryableStateClient
 from queryable_state.internal.v1 import backend_pb2
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessJob
 
 KEYS = [f"key {number}" for number in range(60)]
-DEADLINE_S = 20.0
 
 
 def config(backend: str = "heap") -> JobConfig:
@@ -43,7 +42,7 @@ def gated(folder: Path) -> JobConfig:
 
 async def until_written(folder: Path) -> None:
     """Waits for the manifest of batch 0, which comes a bit after its commit."""
-    await until(lambda: any(folder.glob("state/changelog/0/_manifest-*")))
+    await eventually(lambda: any(folder.glob("state/changelog/0/_manifest-*")))
 
 
 def sensors(cluster: InProcessCluster, **fields: Any) -> InProcessJob:
@@ -141,7 +140,7 @@ async def test_a_lease_that_takes_the_former_parallelism_leaves_what_is_being_op
         gate.close_for("/changelog/0/operator/")
         job = job.restart(parallelism=1)
         assert job.recover()
-        await until(lambda: gate.waiting > 0)
+        await eventually(lambda: gate.waiting > 0)
         await server.renew_lease()
         assert not list(server.table.subtasks())
         gate.open()
@@ -186,10 +185,10 @@ async def test_a_checkpoint_that_is_asked_for_while_a_run_begins_is_taken_by_tha
         gate.close_for("/_manifest-")
         job = job.restart()
         job.recover()
-        await until(lambda: gate.waiting > 0)
+        await eventually(lambda: gate.waiting > 0)
         taking = asyncio.create_task(job.checkpoint())
         reports = cluster.coordinator.coordinator.checkpoints
-        await until(lambda: bool(reports(job.query_id)))
+        await eventually(lambda: bool(reports(job.query_id)))
         gate.open()
         assert (await taking).run_epoch == 2
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 from tests.state_server.restore.test_openings import checkpointed
+from tests.waiting import DEADLINE_S
 
 from queryable_state.v1 import query_pb2_grpc, status_pb2
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
     from tests.state_server.cluster import Cluster
     from tests.state_server.gated_files import Gate
-
-DEADLINE_S = 20.0
 
 
 async def restores(proxy: str) -> list[status_pb2.RestoreProgress]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
-from tests.state_server.attempt import DEADLINE_S, PARALLELISM, VALUES
-from tests.state_server.cluster import until
+from tests.state_server.attempt import PARALLELISM, VALUES
+from tests.waiting import DEADLINE_S, eventually
 
 from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint.canonical import read_canonical
@@ -154,7 +154,7 @@ async def test_batches_and_queries_go_on_while_a_snapshot_is_written(
     gate.close_for("/chk-1/")
     snapshot = Snapshot(job, server, 0, root=root, format=checkpoint_pb2.CANONICAL)
     assert (await snapshot.next()).HasField("cut")
-    await until(lambda: gate.waiting == PARALLELISM)
+    await eventually(lambda: gate.waiting == PARALLELISM)
     for number in (1, 2, 3):
         await job.run(server, number, {"k1": str(number)})
         assert job.read(server, "k1", "k2") == [str(number), "value 2"]
@@ -162,7 +162,7 @@ async def test_batches_and_queries_go_on_while_a_snapshot_is_written(
     parts = [(await snapshot.next()).range for _ in range(PARALLELISM)]
     assert sorted(v for part in parts for v in records(job, part)) == sorted(MANY.values())
     assert await snapshot.call.read() is grpc.aio.EOF
-    await until(lambda: left_behind(tmp_path) == [])
+    await eventually(lambda: left_behind(tmp_path) == [])
 
 
 @pytest.mark.parametrize("kind", [checkpoint_pb2.CANONICAL, checkpoint_pb2.ROCKSDB])
@@ -176,11 +176,11 @@ async def test_a_snapshot_that_is_given_up_leaves_nothing_behind(
     gate.close_for("/chk-1/")
     snapshot = Snapshot(job, server, 0, root=root, format=kind)
     assert (await snapshot.next()).HasField("cut")
-    await until(lambda: gate.waiting > 0)
+    await eventually(lambda: gate.waiting > 0)
     assert left_behind(tmp_path)
     snapshot.call.cancel()
     gate.open()
-    await until(lambda: left_behind(tmp_path) == [])
+    await eventually(lambda: left_behind(tmp_path) == [])
     await job.run(server, 1, {"k1": "x"})
     assert len(await Snapshot(job, server, 1, root=root, directory="chk-2").ranges()) == PARALLELISM
 
@@ -245,7 +245,7 @@ async def test_copies_of_older_snapshots_go(
             job, server, number, checkpoint_id=number + 1, directory=f"chk-{number + 1}"
         ).ranges()
     copies = tmp_path / "e1" / "copies" / job.query_id.hex()
-    await until(lambda: len(list(copies.iterdir())) == 2 * PARALLELISM)
+    await eventually(lambda: len(list(copies.iterdir())) == 2 * PARALLELISM)
 
 
 async def test_a_dropped_job_leaves_no_copies(
@@ -259,4 +259,4 @@ async def test_a_dropped_job_leaves_no_copies(
     cluster.coordinator.engine.end(job.query_id)
     cluster.coordinator.coordinator.refresh()
     await asyncio.to_thread(cluster.coordinator.coordinator.drop_query, job.query_id)
-    await until(lambda: not copies.exists())
+    await eventually(lambda: not copies.exists())

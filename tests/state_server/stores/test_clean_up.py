@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.state_server.cluster import until
 from tests.state_server.owner import (
     KEYS,
     MAX_PARALLELISM,
@@ -18,6 +17,7 @@ from tests.state_server.owner import (
     ManualClock,
     Owner,
 )
+from tests.waiting import eventually
 
 from queryable_state.server.checkpoint.canonical import CanonicalWriter, read_canonical
 from queryable_state.server.state_server.snapshots.live_records import (
@@ -101,7 +101,7 @@ async def test_the_compactor_cleans_up_whenever_it_has_compacted(owner: Owner) -
     batches.job.stable_version = 1
     running = asyncio.create_task(batches.compactor.run())
     batches.compactor.wake()
-    await until(lambda: batches.stored() == 0)
+    await eventually(lambda: batches.stored() == 0)
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.security.access.sessions.guarded_port import GuardedPort
 from tests.security.access.sites import RULES, token
-from tests.state_server.cluster import until
+from tests.waiting import eventually
 
 from queryable_state.server.security import open_sessions
 from queryable_state.server.security.access import access_control
@@ -52,7 +52,7 @@ async def test_a_connection_ends_with_its_jwt(port: GuardedPort, waits: bool) ->
         assert len(port.access.sessions) == 1
         port.now_s += 3600
         assert "expired" in await ended(frames)
-    await until(lambda: len(port.access.sessions) == 0)
+    await eventually(lambda: len(port.access.sessions) == 0)
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -63,7 +63,7 @@ async def test_a_connection_ends_with_its_token(port: GuardedPort, waits: bool) 
     async with port.sweeping():
         await port.reload(WITHOUT_READER)
         assert "withdrawn" in await ended(frames)
-    await until(lambda: len(port.access.sessions) == 0)
+    await eventually(lambda: len(port.access.sessions) == 0)
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -140,10 +140,10 @@ async def test_closed_sessions_are_forgotten(port: GuardedPort) -> None:
         assert len(port.access.sessions) == 20
         for frames in opened[5:]:
             frames.writer.close()
-        await until(lambda: len(port.access.sessions) == 5)
+        await eventually(lambda: len(port.access.sessions) == 5)
         for frames in opened[:5]:
             frames.writer.transport.abort()
-        await until(lambda: len(port.access.sessions) == 0)
+        await eventually(lambda: len(port.access.sessions) == 0)
 
 
 async def test_a_defect_of_one_session_spares_the_others(

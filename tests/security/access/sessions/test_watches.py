@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 import pytest
 from tests.query.streams import wire_keys
-from tests.security.access.sites import DEADLINE_S, RULES, Asker, bearer, token
+from tests.security.access.sites import RULES, Asker, bearer, token
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.security import open_sessions
 from queryable_state.server.security.access import access_control
