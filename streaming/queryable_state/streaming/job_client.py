@@ -17,6 +17,7 @@ from queryable_state.streaming.execution.job_result import (
 )
 from queryable_state.streaming.job_runs import JobRuns
 from queryable_state.streaming.spark.job_addresses import JobAddresses
+from queryable_state.streaming.spark.queries.batch_reports import executed_batch
 from queryable_state.streaming.spark.queries.failure import failure_of
 from queryable_state.wire.errors import JobError, QueryableStateError
 
@@ -183,10 +184,9 @@ class JobClient(JobAddresses):
     def _settle(self, timeout_s: float) -> bool:
         """Waits until the servers serve the newest batch: the commit reaches them after Spark's own
         waits return. False, and a line in the log, if they do not in time."""
-        progress = self.query.lastProgress
-        if progress is None:
+        batch_id = executed_batch(self.query)
+        if batch_id is None:
             return True
-        batch_id = progress["batchId"]
         if self._application.coordinator.settle(self._query_id, batch_id, timeout_s):
             return True
         _log.warning(
@@ -292,8 +292,8 @@ class JobClient(JobAddresses):
     def __repr__(self) -> str:
         if self._application.closed:
             return f"<JobClient: {self._name!r}, whose environment is closed, id {self.job_id}>"
-        progress = self.query.lastProgress
-        batch = "" if progress is None else f", batch {progress['batchId']}"
+        batch_id = executed_batch(self.query)
+        batch = "" if batch_id is None else f", batch {batch_id}"
         restarts = f", {self.restarts} restarts" if self.restarts else ""
         return (
             f"<JobClient: {self._name!r} {self.status().name}{batch}{restarts}, id {self.job_id}>"

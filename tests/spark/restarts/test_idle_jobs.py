@@ -81,6 +81,26 @@ def test_all_keys_are_answered_without_input_and_counted_on_with_it(
     assert values(anew) == {2: len(KEYS) - 5, 4: 5}
 
 
+def test_a_job_that_found_nothing_to_process_waits_for_no_batch_of_its_own(
+    new_environment: NewEnvironment,
+    feed: MakeFeed,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Spark's progress of such a trigger names the batch that has yet to come."""
+    env = new_environment(checkpoint_directory=str(tmp_path / "state"))
+    source = feed(READINGS)
+    source.add(*readings())
+    first = started(env, source)
+    assert "batch 0" in repr(first)
+    first.cancel()
+    again = started(env, source)
+    until(lambda: again.query.lastProgress is not None)
+    again.process_all_available()
+    assert "batch" not in repr(again)
+    assert "not all state servers serve" not in caplog.text
+
+
 @pytest.mark.slow
 def test_a_savepoint_is_answered_without_input_at_another_parallelism(
     new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path

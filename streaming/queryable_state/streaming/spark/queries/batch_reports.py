@@ -1,4 +1,4 @@
-"""Spark's progress of a batch as a report for the coordinator."""
+"""Spark's progress of batches: the report of one for the coordinator, and the newest one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from queryable_state.server.coordinator import BatchReport, SourceReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _MOST_CHARACTERS = 200
 
@@ -34,3 +36,18 @@ def batch_report(progress: Mapping[str, Any]) -> BatchReport:
             for source in progress.get("sources", ())
         ),
     )
+
+
+def executed_batch(query: StreamingQuery) -> int | None:
+    """The newest batch that this run of a query has executed; None if its recent progress has none.
+
+    A trigger that finds nothing to do reports the number of the next batch.
+    """
+    last = query.lastProgress
+    if last is not None and not _executed(last):
+        last = next(filter(_executed, reversed(query.recentProgress)), None)
+    return None if last is None else int(last["batchId"])
+
+
+def _executed(progress: Mapping[str, Any]) -> bool:
+    return "addBatch" in progress["durationMs"]
