@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.client.asking import client_of
+from tests.waiting import DEADLINE_S
 
 from queryable_state.client import (
     AmbiguousJobError,
@@ -178,6 +179,22 @@ def test_a_client_is_asked_on_one_event_loop() -> None:
         first.run(client.aclose())
 
 
+@pytest.mark.parametrize("options", [{}, {"timeout_s": DEADLINE_S}])
+async def test_a_look_up_like_an_earlier_one_is_refused_on_another_loop(
+    client: QueryableStateClient, options: dict[str, Any]
+) -> None:
+    """As in a program that calls `asyncio.run` twice with one client."""
+    await client.get_kv_state("sensors", "last", "sensor_1", **options)
+
+    async def ask() -> None:
+        await client.get_kv_state("sensors", "last", "sensor_1", **options)
+
+    with pytest.raises(ClientUnusableError, match="event loop it was first used on"):
+        await asyncio.to_thread(asyncio.run, ask())
+    state = await client.get_kv_state("sensors", "last", "sensor_1", **options)
+    assert state.value() == 1.0
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -191,6 +208,14 @@ def test_a_client_is_asked_on_one_event_loop() -> None:
 def test_a_client_refuses_settings_that_cannot_work(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequestError):
         QueryableStateClient(**arguments)
+
+
+@pytest.mark.parametrize("limit", [0, 1001, 1.5, "5", True, None])
+async def test_a_limit_of_hot_keys_that_is_none_is_refused(
+    client: QueryableStateClient, limit: Any
+) -> None:
+    with pytest.raises(InvalidRequestError, match="limit must be 1 to 1000"):
+        await client.hot_keys("sensors", "last", limit=limit)
 
 
 @pytest.mark.parametrize(

@@ -196,8 +196,8 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
         Needs the grant `scan` of the state. Raises the errors of `describe_state`, and
         `InvalidRequestError` for an invalid limit.
         """
-        if not 1 <= limit <= 1000:
-            raise InvalidRequestError(f"limit must be 1 to 1000, not {limit}")
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
+            raise InvalidRequestError(f"limit must be 1 to 1000, not {limit!r}")
         if state_name is not None:
             check_name(state_name)
         response = await self._dispatcher().pool.call(

@@ -181,6 +181,9 @@ class ClientBase:
             if len(batchers) >= MAX_OPTION_BATCHERS:
                 del batchers[next(iter(batchers))]
             batchers[arguments] = batcher
+        elif not batcher.scheduled:
+            # Raises if the earlier call was on another loop; once a turn of the loop is enough.
+            self._dispatcher()
         return batcher
 
     def _create_batcher(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from queryable_state.client._arguments import checked_range
+from queryable_state.client._arguments import checked_range, running_loop
 from queryable_state.client._multi_lookups import MultiLookups
 from queryable_state.client._reading.operation import ENTRY, ENTRY_EXISTS, EXISTS, SIZE, SLICE
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
@@ -75,7 +75,12 @@ class KeyLookups(MultiLookups):
                 subclass: it is closed.
         """
         batcher = self._batchers.get((job, state_name))
-        if batcher is None or options:
+        if (
+            batcher is None
+            or options
+            # On another loop than the calls before; the check once a turn of the loop is enough.
+            or (not batcher.scheduled and running_loop() is not self._loop)
+        ):
             try:
                 batcher = self._batcher(job, state_name, cast("ReadOptions", options))
             except QueryableStateError as error:
