@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ OPTIONS = [
     ("grpc.server.max_pending_requests", 1_000_000),
     ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
 ]
-Server = type[GrpcServer] | type[AioServer]
+Server = Callable[..., GrpcServer | AioServer]
 
 
 class _Text:

@@ -15,8 +15,8 @@ from queryable_state.server.grpc_core.authentication import authenticate
 from queryable_state.server.grpc_core.completions import Completions
 from queryable_state.server.grpc_core.core import cygrpc
 from queryable_state.server.grpc_core.incomplete_requests import IncompleteRequests
-from queryable_state.server.grpc_core.server_call import TAKES_TOO_LITTLE, ServerCall
-from queryable_state.server.grpc_core.unsent_answers import UnsentAnswers
+from queryable_state.server.grpc_core.server_call import ServerCall
+from queryable_state.server.grpc_core.unsent_answers import TAKES_TOO_LITTLE, UnsentAnswers
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.server.security.access.caller import caller_of_call
 from queryable_state.server.serving.byte_budget import ClientBudgets

@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 
 from queryable_state.server.grpc_core.core import cygrpc
+from queryable_state.server.grpc_core.unsent_answers import TAKES_TOO_LITTLE
 from queryable_state.server.grpc_requests import parsed
 
 if TYPE_CHECKING:
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 
 _NO_FLAGS = 0
 
-TAKES_TOO_LITTLE = (
-    grpc.StatusCode.RESOURCE_EXHAUSTED,
-    "answers wait that the clients of this server have not read: read them before asking for more",
-)
 # The core represents "no deadline" by 2**63 seconds; the longest timeout of a client is 2**39.
 _NEVER_S = 2.0**62
 
@@ -140,7 +137,7 @@ class ServerCall:
         if self._call is None:
             return
         if response is not None and not self.may_be_answered(len(response)):
-            code, details = TAKES_TOO_LITTLE
+            code, details, trailing_metadata = TAKES_TOO_LITTLE
             response = None
         sent: Callable[[Any], None] = _ignore
         operations = [*self._initial_metadata()]

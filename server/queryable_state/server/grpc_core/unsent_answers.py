@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from queryable_state.wire.errors import Reason, RetryLaterError
+from queryable_state.wire.status import details_of, status_of, trailing_metadata
+
 if TYPE_CHECKING:
     from queryable_state.server.serving.byte_budget import ByteBudget
 
@@ -17,6 +20,18 @@ _TIMEOUT_S = 60.0
 
 # Limit of one connection, whose client reads nothing or requests more than it reads.
 _MOST_OF_ONE_BYTES = 8 * 1024 * 1024
+
+_takes_too_little = RetryLaterError(
+    "answers wait that the clients of this server have not read: read them before asking for more",
+    reason=Reason.OVERLOADED,
+    retry_after_ms=100,
+)
+TAKES_TOO_LITTLE = (
+    status_of(_takes_too_little),
+    details_of(_takes_too_little),
+    trailing_metadata(_takes_too_little),
+)
+"""Status of a call whose client does not read its answers."""
 
 
 @dataclass(eq=False)

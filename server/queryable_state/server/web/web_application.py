@@ -19,6 +19,7 @@ from queryable_state.server.web.http.bodies import BodyRefusedError
 from queryable_state.server.web.http.error_answers import error_answer, json_answer, refused
 from queryable_state.server.web.http.event_stream import send_events
 from queryable_state.server.web.http.security_headers import HEADERS, NOT_STORED
+from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -90,6 +91,13 @@ class WebApplication:
                 answered.headers.setdefault("Cache-Control", "no-cache")
                 return answered
             answer = answered
+        try:
+            return await self._send(request, answer)
+        except RetryLaterError as no_room:
+            return await self._send(request, error_answer(no_room))
+
+    async def _send(self, request: web.Request, answer: web.Response) -> web.StreamResponse:
+        """Sends an answer with the headers of all answers; raises as `Bodies.send`."""
         answer.headers.update(HEADERS)
         answer.headers.update(self._origins.headers(request))
         return await self._bodies.send(request, answer)
@@ -120,7 +128,7 @@ class WebApplication:
             if isinstance(found, EventStream):
                 headers = HEADERS | self._origins.headers(request)
                 return await send_events(
-                    request, found, headers, timeout_s=self._limits.read_timeout_s
+                    request, found, headers, self._bodies, timeout_s=self._limits.read_timeout_s
                 )
             text = written(found)
             return web.Response(

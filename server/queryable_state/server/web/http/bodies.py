@@ -83,11 +83,11 @@ class Bodies:
             raise InvalidRequestError(f"the body is not JSON: {problem}") from None
 
     async def send(self, request: web.BaseRequest, answer: web.Response) -> web.StreamResponse:
-        """Sends an answer; raises `ConnectionResetError` if the client does not read it in time."""
-        size = len(answer.body) if isinstance(answer.body, bytes) else 0
-        with self._counted(self._budgets.answers) as count:
-            if size > SHARE_BYTES:
-                count(size)
+        """Sends an answer; raises `ConnectionResetError` if the client does not read it in time.
+
+        Raises `RetryLaterError`, before it sends anything, if there is no room for the answer.
+        """
+        with self.held_answer(len(answer.body) if isinstance(answer.body, bytes) else 0):
             await answer.prepare(request)
             try:
                 async with asyncio.timeout(self._timeout_s):
@@ -97,6 +97,17 @@ class Bodies:
                     request.transport.abort()
                 raise ConnectionResetError("the client does not read its answer") from None
         return answer
+
+    @contextlib.contextmanager
+    def held_answer(self, size_bytes: int) -> Iterator[None]:
+        """Counts an answer, or a part of one, until the end of the block.
+
+        Raises `RetryLaterError` if there is no room for it.
+        """
+        with self._counted(self._budgets.answers) as count:
+            if size_bytes > SHARE_BYTES:
+                count(size_bytes)
+            yield
 
     def _too_long(self) -> BodyRefusedError:
         return BodyRefusedError(

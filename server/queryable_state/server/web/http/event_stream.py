@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from queryable_state.server.web.api.route import EventStream
+    from queryable_state.server.web.http.bodies import Bodies
 
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -30,22 +31,26 @@ async def send_events(
     request: web.BaseRequest,
     stream: EventStream,
     headers: Mapping[str, str],
+    bodies: Bodies,
     *,
     timeout_s: float,
 ) -> web.StreamResponse:
     """Sends the events of a stream until it ends, or the client has gone.
 
-    A refusal before the first event is raised; a later one is an event `error`. A client that
-    does not read an event within `timeout_s` loses its connection.
+    A refusal before the first event is raised; a later one is an event `error`. An event for
+    which the process has no room ends the stream with such a refusal: the client resumes it. A
+    client that does not read an event within `timeout_s` loses its connection.
     """
     answer = web.StreamResponse(headers={**headers, **_HEADERS})
 
     async def send(event: Event) -> None:
+        text = _text(event)
         try:
-            async with asyncio.timeout(timeout_s):
-                if not answer.prepared:
-                    await answer.prepare(request)
-                await answer.write(_text(event))
+            with bodies.held_answer(len(text)):
+                async with asyncio.timeout(timeout_s):
+                    if not answer.prepared:
+                        await answer.prepare(request)
+                    await answer.write(text)
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
