@@ -76,6 +76,12 @@ def check_name(state_name: object) -> None:
         )
 
 
+def check_hot_keys_limit(limit: object) -> None:
+    """Raises `InvalidRequestError` if the argument is not a number of hot keys."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
+        raise InvalidRequestError(f"limit must be 1 to 1000, not {limit!r}")
+
+
 def job_text(job: object) -> str:
     """Returns the job as named on the wire; empty: the only job."""
     if job is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.client._arguments import (
     DEFAULT_PORT,
     Job,
+    check_hot_keys_limit,
     check_name,
     checked_timeout,
     job_text,
@@ -28,7 +29,6 @@ from queryable_state.client._watches.watch import Watch
 from queryable_state.client._watches.watch_streams import WatchStreams
 from queryable_state.client._watches.watched_keys import WatchedKeys
 from queryable_state.v1 import hot_keys_pb2, query_pb2, status_pb2
-from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -196,8 +196,7 @@ class QueryableStateClient(OperatorLookups, TimedLookups):
         Needs the grant `scan` of the state. Raises the errors of `describe_state`, and
         `InvalidRequestError` for an invalid limit.
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
-            raise InvalidRequestError(f"limit must be 1 to 1000, not {limit!r}")
+        check_hot_keys_limit(limit)
         if state_name is not None:
             check_name(state_name)
         response = await self._dispatcher().pool.call(
