@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+from yarl import URL
+
+from queryable_state.server.testing.cluster import declare
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from queryable_state.server.testing.cluster import InProcessCluster
 
 STATE = "/api/v1/jobs/sensors/states/last"
 
@@ -76,6 +84,25 @@ async def test_explain_says_what_the_servers_did(http: aiohttp.ClientSession) ->
     missing = await get(http, f"{STATE}/value", key="nobody", explain=1)
     assert missing["error"]["reason"] == "UNKNOWN_KEY"
     assert missing["trace"]["steps"]
+
+
+@pytest.mark.parametrize("name", ["a/b", "{name}", "..", "100%", "a?b#c", "\N{SNOWMAN}"])
+async def test_names_may_have_any_character(
+    http: aiohttp.ClientSession, cluster: InProcessCluster, name: str
+) -> None:
+    job = cluster.job(name, declare(name, "string", "double"))
+    await job.run(0, {name: {name: 1.0}})
+    word = quote(name, safe="").replace(".", "%2E")
+    path = f"/api/v1/jobs/{word}/states/{word}/value?key={word}"
+    async with http.get(URL(path, encoded=True)) as answer:
+        assert (await answer.json())["value"] == 1.0
+
+
+async def test_a_url_that_is_not_utf_8_is_refused(http: aiohttp.ClientSession) -> None:
+    """As another key it would be missing, or one that has the replacement character."""
+    async with http.get(URL(f"{STATE}/value?key=Z%FCrich", encoded=True)) as answer:
+        assert answer.status == 400
+        assert "not UTF-8" in (await answer.json())["error"]["message"]
 
 
 async def test_refusals_have_the_reasons_of_grpc(http: aiohttp.ClientSession) -> None:

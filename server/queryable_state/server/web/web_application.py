@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
@@ -19,7 +21,7 @@ from queryable_state.server.web.http.bodies import BodyRefusedError
 from queryable_state.server.web.http.error_answers import error_answer, json_answer, refused
 from queryable_state.server.web.http.event_stream import send_events
 from queryable_state.server.web.http.security_headers import HEADERS, NOT_STORED
-from queryable_state.wire.errors import RetryLaterError
+from queryable_state.wire.errors import InvalidRequestError, RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -67,7 +69,9 @@ class WebApplication:
         app.router.add_get("/metrics", self._scrapes.answer)
         app.router.add_get("/api/v1/openapi.json", _document())
         for route in ROUTES:
-            app.router.add_route(route.method, route.path, self._handler(route))
+            # The router's own pattern of a name excludes braces.
+            path = re.sub(r"{(\w+)}", r"{\1:[^/]+}", route.path)
+            app.router.add_route(route.method, path, self._handler(route))
         # Each by its name: other paths are refused in JSON.
         for file in sorted(_PAGE.rglob("*")):
             if file.is_file():
@@ -109,6 +113,7 @@ class WebApplication:
 
     def _handler(self, route: Route) -> _Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
+            _check_text(request.path_qs)
             arguments = parsed(route.parameters, request.match_info, request.query.items())
             await self._service.authenticate(request.headers.get("Authorization", ""))
             body = None
@@ -160,6 +165,19 @@ async def _answered(request: web.Request, handler: _Handler) -> web.StreamRespon
         raise
     except Exception as failure:  # noqa: BLE001 - the boundary: a defect becomes an answer
         return error_answer(to_refusal(failure, f"{request.method} of the web port"))
+
+
+def _check_text(url: str) -> None:
+    """Raises `InvalidRequestError` if the text of a URL is not UTF-8.
+
+    The replacement characters that the framework decodes it to would be another key.
+    """
+    try:
+        unquote_to_bytes(url).decode()
+    except UnicodeError:
+        raise InvalidRequestError(
+            "the URL is not UTF-8: percent-encode its names and keys as UTF-8"
+        ) from None
 
 
 def _peer(request: web.Request) -> str:
