@@ -135,6 +135,7 @@ def test_names_are_checked() -> None:
     group = MetricGroup(TaskMetrics("counts"))
     counter = group.add_group("kafka", "topic").counter("rows")
     assert group.add_group("kafka").add_group("topic").counter("rows") is counter
+    assert group.add_group("kafka.topic").counter("rows") is counter, "the same series"
     with pytest.raises(InvalidRequestError, match=r"'kafka.topic.rows' is a Counter and a Meter"):
         group.add_group("kafka", "topic").meter("rows")
     with pytest.raises(InvalidRequestError, match="0 characters"):

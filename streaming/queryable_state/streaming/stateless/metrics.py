@@ -121,7 +121,8 @@ class TaskMetrics:
 
     def __init__(self, operator: str) -> None:
         self._operator = operator
-        self._metrics: dict[tuple[tuple[str, ...], str], Metric] = {}
+        # By the labels of a scrape, which joins the names of groups by dots, and by name.
+        self._metrics: dict[tuple[str, str], tuple[tuple[str, ...], Metric]] = {}
 
     def registered(
         self, groups: tuple[str, ...], name: str, kind: type[_Metric], metric: _Metric
@@ -132,7 +133,8 @@ class TaskMetrics:
         `MOST_METRICS`.
         """
         shown = ".".join((*groups, name))
-        found = self._metrics.get((groups, name), metric)
+        labels = (".".join(groups), name)
+        _, found = self._metrics.get(labels, (groups, metric))
         if not isinstance(found, kind):
             raise InvalidRequestError(
                 f"operator {self._operator!r}: metric {shown!r} is a {type(found).__name__} and "
@@ -148,12 +150,12 @@ class TaskMetrics:
                 f"operator {self._operator!r}: metric {shown!r} is one too many: an operator may "
                 f"have {MOST_METRICS}; do not name metrics after keys"
             )
-        self._metrics[groups, name] = found
+        self._metrics.setdefault(labels, (groups, metric))
         return found
 
     def reported(self) -> Iterator[UserMetric]:
         """What each metric counted in the batch; JobError if a gauge raises."""
-        for (groups, name), metric in self._metrics.items():
+        for (_, name), (groups, metric) in self._metrics.items():
             try:
                 reported = metric.reported()
             except Exception as problem:
