@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 _LONGEST_PREFLIGHT_S = "600"
 
+# Headers that the paths read and a browser asks for: a page with a token resumes a watch by fetch,
+# with the last one.
+_HEADERS = "Authorization, Content-Type, Last-Event-ID"
+
 
 class Origins:
     """Which pages of browsers may ask.
@@ -58,7 +62,7 @@ class Origins:
             headers["Access-Control-Expose-Headers"] = "Retry-After"
             if request.method == "OPTIONS":
                 headers["Access-Control-Allow-Methods"] = "GET, POST"
-                headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type"
+                headers["Access-Control-Allow-Headers"] = _HEADERS
                 headers["Access-Control-Max-Age"] = _LONGEST_PREFLIGHT_S
         return headers
 
