@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
+from tests.waiting import DEADLINE_S
 
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.access.tokens import digest_of
@@ -99,6 +101,26 @@ async def test_callers_may_do_what_their_grants_say(
             assert answer.status == status, await answer.text()
     written = list((tmp_path / "savepoints").iterdir())
     assert len(written) == 1
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs", "/metrics"])
+@pytest.mark.parametrize("scheme", [b"Bearer", b"Signed"])
+async def test_a_token_that_is_no_text_is_refused_as_an_unknown_one(
+    guarded: aiohttp.ClientSession, path: str, scheme: bytes
+) -> None:
+    async with guarded.get(path) as answer:
+        url = answer.url
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n".encode()
+        + b"Authorization: "
+        + scheme
+        + b" \xff\xfe\r\n\r\n"
+    )
+    async with asyncio.timeout(DEADLINE_S):
+        answered = await reader.read()
+    writer.close()
+    assert answered.startswith(b"HTTP/1.1 401"), answered
 
 
 async def test_jobs_are_listed_as_far_as_a_caller_may_see_them(

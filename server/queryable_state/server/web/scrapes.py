@@ -9,6 +9,7 @@ from aiohttp import web
 
 from queryable_state.server.metrics.registry import CONTENT_TYPE
 from queryable_state.server.metrics.scrape_access import scrape_access
+from queryable_state.server.web.http.authorization import authorization_of
 
 if TYPE_CHECKING:
     from queryable_state.server.metrics.registry import MetricsRegistry
@@ -30,7 +31,7 @@ class Scrapes:
     async def answer(self, request: web.Request) -> web.Response:
         """The metrics as text; raises the refusal of the caller."""
         if self._access is not None:
-            await self._access.check(request.headers.get("Authorization", ""))
+            await self._access.check(authorization_of(request))
         async with self._running:
             text = await asyncio.to_thread(self._metrics.text)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})

@@ -17,6 +17,7 @@ from queryable_state.server.web.api.openapi import document
 from queryable_state.server.web.api.parameters import parsed
 from queryable_state.server.web.api.route import EventStream, written
 from queryable_state.server.web.api.routes import ROUTES
+from queryable_state.server.web.http.authorization import authorization_of
 from queryable_state.server.web.http.bodies import BodyRefusedError
 from queryable_state.server.web.http.error_answers import error_answer, json_answer, refused
 from queryable_state.server.web.http.event_stream import send_events
@@ -115,7 +116,7 @@ class WebApplication:
         async def answer(request: web.Request) -> web.StreamResponse:
             _check_text(request.path_qs)
             arguments = parsed(route.parameters, request.match_info, request.query.items())
-            await self._service.authenticate(request.headers.get("Authorization", ""))
+            await self._service.authenticate(authorization_of(request))
             body = None
             if route.body is not None:
                 body = await self._bodies.read_json(request)
