@@ -141,6 +141,7 @@ async def test_other_names_of_the_machine_are_refused(http: aiohttp.ClientSessio
         ("localhost:8081", 200),
         ("127.0.0.1", 200),
         ("[::1]:8081", 200),
+        ("LocalHost:8081", 200),
     ):
         async with http.get("/api/v1/jobs", headers={"Host": host}) as answer:
             assert answer.status == status, host

@@ -82,6 +82,6 @@ class Origins:
 def _is_loopback(host: str) -> bool:
     """True for a `Host` header with a loopback name or address."""
     try:
-        return is_loopback(split_address(host, "Host")[0])
+        return is_loopback(split_address(host.lower(), "Host")[0])
     except InvalidRequestError:
         return False
