@@ -130,11 +130,18 @@ def test_a_sum_beyond_its_type_fails_with_key_and_column() -> None:
 
 
 @pytest.mark.parametrize(
-    ("of", "rows"),
-    [("int", [2**31 - 1, 1]), ("tinyint", [-128, -1]), ("decimal(3,1)", [Decimal("99.9")] * 2)],
+    ("of", "rows", "wider"),
+    [
+        ("tinyint", [-128, -1], "bigint, decimal or double"),
+        ("int", [2**31 - 1, 1], "bigint, decimal or double"),
+        ("bigint", [2**63 - 1, 1], "decimal or double"),
+        ("decimal(3,1)", [Decimal("99.9")] * 2, "a decimal with more digits before the point"),
+    ],
 )
-def test_narrow_sums_are_not_wrapped(of: str, rows: list[Any]) -> None:
-    with pytest.raises(SerializationError, match="overflows"):
+def test_a_sum_is_not_wrapped_and_the_error_names_wider_types(
+    of: str, rows: list[Any], wider: str
+) -> None:
+    with pytest.raises(SerializationError, match=f"overflows .*: cast the column to {wider}"):
         aggregating(("sum", "v", of)).process([("a", value) for value in rows])
 
 

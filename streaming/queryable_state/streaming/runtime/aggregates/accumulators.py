@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from queryable_state.streaming.runtime.states.key_table import Slots
+    from queryable_state.wire.schema.types import TypeInfo
 
 _INTEGER_BITS = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
 _FLOATS = (Kind.FLOAT, Kind.DOUBLE)
@@ -62,6 +63,16 @@ class Accumulator(ABC):
     @abstractmethod
     def column(self) -> pa.Array:
         """The aggregates of all slots."""
+
+
+def overflow_error(aggregated: str, info: TypeInfo) -> SerializationError:
+    """The error of an aggregate beyond its type; `aggregated` names the aggregate and its key."""
+    wider = "double"
+    if info.kind is Kind.DECIMAL:
+        wider = "a decimal with more digits before the point, or to double"
+    elif info.kind in _INTEGER_BITS:
+        wider = "decimal or double" if info.kind is Kind.LONG else "bigint, decimal or double"
+    return SerializationError(f"{aggregated} overflows {info}: cast the column to {wider} before")
 
 
 def accumulator(aggregate: FieldAggregate, overflow: Callable[[int], Exception]) -> Accumulator:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from queryable_state.streaming.runtime.aggregates.accumulators import accumulator
+from queryable_state.streaming.runtime.aggregates.accumulators import accumulator, overflow_error
 from queryable_state.streaming.runtime.aggregates.key_columns import key_columns
 from queryable_state.streaming.runtime.columns.value_columns import cast_column
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
 from queryable_state.streaming.runtime.states.column_state import ColumnState
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.wire.arrow.arrow_types import arrow_schema
-from queryable_state.wire.errors import InvalidRequestError, SerializationError
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -67,10 +67,10 @@ class AggregateRun(OperatorRun):
                 yield MAIN, batch
 
     def _overflow_of(self, field: FieldAggregate) -> Callable[[int], Exception]:
-        return lambda slot: SerializationError(
+        return lambda slot: overflow_error(
             f"{self.where}: the {field.kind} of column {field.column!r} for key "
-            f"{shown_key(self.owned.keys.keys[slot], self.spec.key_type)} overflows {field.type}: "
-            "cast the column to a wider type (bigint, decimal, double) before"
+            f"{shown_key(self.owned.keys.keys[slot], self.spec.key_type)}",
+            field.type,
         )
 
     def _aggregated(self, results: list[pa.Array]) -> list[pa.RecordBatch]:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from queryable_state.streaming.runtime.aggregates.accumulators import accumulator
+from queryable_state.streaming.runtime.aggregates.accumulators import accumulator, overflow_error
 from queryable_state.streaming.runtime.columns.value_columns import cast_column
-from queryable_state.wire.errors import SerializationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,8 +58,8 @@ class WindowTotals:
 
     def _overflow_of(self, stored: StoredColumn) -> Callable[[int], Exception]:
         aggregate = stored.aggregate
-        return lambda slot: SerializationError(
+        return lambda slot: overflow_error(
             f"{self._where}: the {aggregate.kind} of column {stored.source!r} for key "
-            f"{self.slots.shown(slot)} overflows {aggregate.type}: cast the column to a wider type "
-            "(bigint, decimal, double) before"
+            f"{self.slots.shown(slot)}",
+            aggregate.type,
         )
