@@ -213,11 +213,8 @@ async def test_fixed_addresses_count_before_those_of_the_file(tmp_path: Path) ->
         job = await first_run(cluster)
         file = job.root / "_endpoint"
         endpoint = endpoint_of(job.root)
-        file.write_bytes(
-            Endpoint(
-                application="x", coordinators=("127.0.0.1:1",), secret=endpoint.secret
-            ).to_json()
-        )
+        moved = Endpoint(application="x", coordinators=("127.0.0.1:1",), secret=endpoint.secret)
+        file.write_bytes(moved.to_json())
         proxy = await cluster.add_proxy(
             coordinators=(cluster.coordinator.address,), secret="old", endpoint=str(file)
         )
