@@ -9,7 +9,7 @@ SETUPS := setup-demo setup-bench setup-test setup-dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup $(SETUPS) demo test test-slow test-cluster test-long test-wide chaos hostile check check-deploy format proto settings-docs pyflink-docs bench plots flights-matrix lock clean
+.PHONY: help setup $(SETUPS) spark-classes demo test test-slow test-cluster test-long test-wide chaos hostile check check-deploy format proto settings-docs pyflink-docs bench plots flights-matrix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,24 +29,30 @@ demo: setup-demo ## Run the sensor job and its dashboard (ARGS="--seconds N" end
 	@$(RUN) python examples/temperature_dashboard.py $(ARGS)
 
 # A short run spends more on optimizing and on threads that collect than it gains: tests/conftest.py.
-chaos flights-matrix: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+SPARK_CLASSES = $(wildcard $(CURDIR)/.venv/spark-classes.jsa)
+chaos flights-matrix: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
+  $(SPARK_CLASSES:%=-XX:SharedArchiveFile=% -Xlog:cds=off -Xlog:cds+dynamic=off)
+
+# Costs what three starts of Spark do: worth it for tests that start it often.
+spark-classes: setup-test
+	@$(RUN) python scripts/archive_spark_classes.py
 
 test: setup-test ## Run the tests, without slow ones (ARGS="tests/query -k scan"), in two processes
 	@scripts/install_grpcurl.sh
 	$(RUN) python -m pytest -n 2 --dist loadscope $(ARGS)
 
-test-slow: setup-test ## Run the slow tests: restarts of drivers, killed executors, in two processes
+test-slow: spark-classes ## Run the slow tests: restarts of drivers, killed executors, in two processes
 	@scripts/install_chromium.sh
 	$(RUN) python -m pytest -n 2 --dist loadscope -m slow $(ARGS)
 
-test-wide: setup-test ## Run slow tests with further backends, parallelism and seeds
+test-wide: spark-classes ## Run slow tests with further backends, parallelism and seeds
 	$(RUN) python -m pytest -n 2 --dist loadscope -m "slow and wide" $(ARGS)
 
-test-long: setup-test ## Run what test-slow and test-cluster run at once, but no round of make chaos
+test-long: spark-classes ## Run what test-slow and test-cluster run at once, but no round of make chaos
 	@scripts/install_chromium.sh
 	$(RUN) python -m pytest -n 2 --dist loadscope -m "(slow and not chaos) or standalone" $(ARGS)
 
-test-cluster: setup-test ## Deploy on a standalone cluster; restart proxies and driver under load
+test-cluster: spark-classes ## Deploy on a standalone cluster; restart proxies and driver under load
 	timeout 1500 $(RUN) python -m pytest tests/standalone -m standalone $(ARGS)
 
 chaos: setup-test ## Kill, stop and damage what runs (ROUNDS=n rounds from seed SEED=s on)

@@ -7,13 +7,11 @@ import re
 import signal
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Spark starts its Python workers with whatever python3 is on PATH unless told.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -23,6 +21,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # A short run spends more on optimizing and on threads that collect than it gains.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Of scripts/archive_spark_classes.py. A missing archive would also turn off that of Java itself.
+_SPARK_CLASSES = Path(__file__).parents[1] / ".venv" / "spark-classes.jsa"
+if _SPARK_CLASSES.exists():
+    os.environ["JDK_JAVA_OPTIONS"] += (
+        f" -XX:SharedArchiveFile={_SPARK_CLASSES} -Xlog:cds=off -Xlog:cds+dynamic=off"
+    )
 
 # Machines are shared and slow now and then: no example fails for its time.
 hypothesis.settings.register_profile(
