@@ -33,11 +33,11 @@ SPARK_CLASSES = $(wildcard $(CURDIR)/.venv/spark-classes.jsa)
 chaos flights-matrix: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
   $(SPARK_CLASSES:%=-XX:SharedArchiveFile=% -Xlog:cds=off -Xlog:cds+dynamic=off)
 
-# Costs what three starts of Spark do: worth it for tests that start it often.
+# Costs what three starts of Spark do, and halves each one: tests start Spark often.
 spark-classes: setup-test
 	@$(RUN) python scripts/archive_spark_classes.py
 
-test: setup-test ## Run the tests, without slow ones (ARGS="tests/query -k scan"), in two processes
+test: spark-classes ## Run the tests, without slow ones (ARGS="tests/query -k scan"), in two processes
 	@scripts/install_grpcurl.sh
 	$(RUN) python -m pytest -n 2 --dist loadscope $(ARGS)
 
