@@ -88,11 +88,12 @@ def test_a_query_its_user_starts_is_refused_at_its_first_batch(
     source, queries = feed(READINGS), UserStarted(tmp_path)
     source.add(*readings())
     queries.run(counting(new_environment(), source, "counts").to_dataframe()).stop()
-    stored = [path for path in files_of(tmp_path) if "changelog" in path.parts]
-    assert stored
     source.add(*readings())
 
+    # It ends the servers, which may still have been writing.
     env = new_environment()
+    stored = [path for path in files_of(tmp_path) if "changelog" in path.parts]
+    assert stored
     with pytest.raises(StreamingQueryException, match=r"(?s)'counts'.*'counter'") as failed:
         queries.run(counting(env, source, "counter").to_dataframe())
     assert "allow_non_restored_state" in str(failed.value)
