@@ -24,8 +24,9 @@ _PAUSE_RATIO = 500
 _LONGEST_FOR_TRIM_S = 30.0
 # Growth that triggers a trim; a trim that frees less makes the next pause longer.
 _GROWTH_BYTES = 4 * 1024 * 1024
-# So many more containers than after the last collection may be garbage in cycles. The servers'
-# thresholds leave it alone for long, and few objects may hold much memory.
+# So many more containers than after the last collection may be garbage in cycles: the servers'
+# thresholds leave it alone for long. After a longest pause there may be garbage that the count
+# leaves out: few objects that hold much memory, and what an earlier collection found alive.
 _MAYBE_GARBAGE = 1_000
 
 
@@ -39,6 +40,7 @@ class MemoryTrimmer:
 
     def __init__(self, rss_bytes: Callable[[], int] | None = None) -> None:
         self._rss_bytes = rss_bytes or _rss_bytes
+        self._floor_bytes = self._rss_bytes()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="memory trimmer", daemon=True)
 
@@ -58,15 +60,16 @@ class MemoryTrimmer:
             self._thread.join()
 
     def _run(self) -> None:
-        floor_bytes, pause_s = self._rss_bytes(), _EVERY_S
+        floor_bytes, pause_s, collected_s = self._floor_bytes, _EVERY_S, time.monotonic()
         while not self._ended.wait(pause_s):
             before_bytes = self._rss_bytes()
             if before_bytes <= floor_bytes + _GROWTH_BYTES:
                 floor_bytes, pause_s = min(floor_bytes, before_bytes), _EVERY_S
                 continue
             begun_s = time.monotonic()
-            if gc.get_count()[0] >= _MAYBE_GARBAGE:
+            if gc.get_count()[0] >= _MAYBE_GARBAGE or begun_s - collected_s >= _LONGEST_S:
                 gc.collect()
+                collected_s = begun_s
             self._trim(0)
             took_s = time.monotonic() - begun_s
             freed = before_bytes - self._rss_bytes() >= _GROWTH_BYTES
