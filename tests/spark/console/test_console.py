@@ -21,13 +21,12 @@ _OUR_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ queryable_s
 _STACKS = re.compile(
     r"^\tat |StackOverflowError|Event loop is closed|Task was destroyed|never retrieved"
 )
-# The first when Spark itself is being stopped, the second when Hadoop reads a link by a command.
+# Spark's own lines, with their stacks, about tasks, blocks, messages and commands that a stop ends.
 _STOPS_OF_SPARK = re.compile(
-    r" ERROR TaskSchedulerImpl: Exception in statusUpdate$"
-    r"| WARN Shell: Interrupted while joining on: "
+    r" (WARN|ERROR) (TaskSchedulerImpl|TaskContextImpl|BlockManager|Inbox|Dispatcher|Utils|Shell): "
 )
 _STACK_OF_A_STOP = re.compile(
-    r"\tat |java\.util\.concurrent\.RejectedExecutionException: |java\.lang\.InterruptedException$"
+    r"\tat |\t\.\.\. \d+ more$|(Caused by: )?[\w.$]+(Exception|Error)(: .*)?$"
 )
 
 
@@ -51,7 +50,7 @@ def output_of(name: str, folder: Path, *arguments: str, code: int = 0) -> list[s
 
 
 def without_stops_of_spark(lines: list[str]) -> list[str]:
-    """The lines without Spark's own about a task or a command that a stop of a query interrupts."""
+    """The lines without Spark's own about what a stop of a query, or of Spark, cuts off."""
     kept: list[str] = []
     is_of_a_stop = False
     for line in lines:
