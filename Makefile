@@ -29,9 +29,9 @@ demo: setup-demo ## Run the sensor job and its dashboard (ARGS="--seconds N" end
 	@$(RUN) python examples/temperature_dashboard.py $(ARGS)
 
 # A short run spends more on optimizing and on threads that collect than it gains: tests/conftest.py.
-SPARK_CLASSES = $(wildcard $(CURDIR)/.venv/spark-classes.jsa)
+SPARK_CLASSES = $(wildcard .venv/spark-classes.jsa)
 chaos flights-matrix: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
-  $(SPARK_CLASSES:%=-XX:SharedArchiveFile=% -Xlog:cds=off -Xlog:cds+dynamic=off)
+  $(SPARK_CLASSES:%=-XX:SharedArchiveFile="$(CURDIR)/%" -Xlog:cds=off -Xlog:cds+dynamic=off)
 
 # Costs what three starts of Spark do, and halves each one: tests start Spark often.
 spark-classes: setup-test

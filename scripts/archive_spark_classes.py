@@ -30,7 +30,7 @@ _ROWS = [{"key": f"key_{number % 3}", "value": number} for number in range(10)]
 def archive() -> None:
     """Writes the archive; an older one stays as it is until the new one is whole."""
     unfinished = _ARCHIVE.with_suffix(f".{os.getpid()}")
-    os.environ["JDK_JAVA_OPTIONS"] = f"{_OPTIONS} -XX:ArchiveClassesAtExit={unfinished}"
+    os.environ["JDK_JAVA_OPTIONS"] = f'{_OPTIONS} -XX:ArchiveClassesAtExit="{unfinished}"'
     with tempfile.TemporaryDirectory() as folder:
         run_queries(Path(folder))
     # The JVM writes the archive after the end of its session.

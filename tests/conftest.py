@@ -25,7 +25,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 _SPARK_CLASSES = Path(__file__).parents[1] / ".venv" / "spark-classes.jsa"
 if _SPARK_CLASSES.exists():
     os.environ["JDK_JAVA_OPTIONS"] += (
-        f" -XX:SharedArchiveFile={_SPARK_CLASSES} -Xlog:cds=off -Xlog:cds+dynamic=off"
+        f' -XX:SharedArchiveFile="{_SPARK_CLASSES}" -Xlog:cds=off -Xlog:cds+dynamic=off'
     )
 
 # Machines are shared and slow now and then: no example fails for its time.
