@@ -30,6 +30,8 @@ demo: setup-demo ## Run the sensor job and its dashboard (ARGS="--seconds N" end
 
 # A short run spends more on optimizing and on threads that collect than it gains: tests/conftest.py.
 SPARK_CLASSES = $(wildcard .venv/spark-classes.jsa)
+FLIGHTS_BACKENDS ?= heap rocksdb
+FLIGHTS_MASTERS ?= 'local[2,4]' 'local-cluster[2,1,1024]'
 chaos flights-matrix: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
   $(SPARK_CLASSES:%=-XX:SharedArchiveFile="$(CURDIR)/%" -Xlog:cds=off -Xlog:cds+dynamic=off)
 
@@ -93,8 +95,8 @@ plots: setup-bench ## Draw docs/plots from figures of make bench (ARGS="FILE ...
 	$(PY) -m benchmarks.plots $(ARGS)
 
 flights-matrix: setup-demo ## Compare flights and their sessions with pandas: backends, executors
-	@set -e; for backend in heap rocksdb; do \
-	  for master in 'local[2,4]' 'local-cluster[2,1,1024]'; do \
+	@set -e; for backend in $(FLIGHTS_BACKENDS); do \
+	  for master in $(FLIGHTS_MASTERS); do \
 	    echo "== flights: $$backend on $$master"; \
 	    $(RUN) python examples/flights.py --backend $$backend --master "$$master" $(ARGS); \
 	  done; \

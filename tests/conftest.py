@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from tests.samples import Sample
 
 # Spark starts its Python workers with whatever python3 is on PATH unless told.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -42,7 +44,26 @@ ON_REQUEST = {
 }
 """Marks of the tests that run only on request: what they are, and the command that runs them."""
 
+_OF_OTHER_SHARES = "other shares"
+
 _left_out = pytest.StashKey[Counter[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the option that runs a share of the chosen tests."""
+    parser.addoption(
+        "--sample",
+        metavar="SEED/SHARES",
+        type=_sample,
+        help="run one of so many shares of the test files; SHARES seeds in a row run every test",
+    )
+
+
+def _sample(text: str) -> Sample:
+    try:
+        return Sample.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 @pytest.hookimpl(trylast=True)
@@ -62,6 +83,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
     config.stash[_left_out] = Counter(left_out.values())
+    if config.option.sample is not None:
+        _keep_sample(config, items)
+
+
+def _keep_sample(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the files of other shares; each process of a run chooses the same ones."""
+    numbers = Counter(_scope_of(item) for item in items)
+    chosen = config.option.sample.of(numbers)
+    beyond = [item for item in items if _scope_of(item) not in chosen]
+    config.hook.pytest_deselected(items=beyond)
+    items[:] = [item for item in items if _scope_of(item) in chosen]
+    config.stash[_left_out][_OF_OTHER_SHARES] = len(beyond)
+
+
+def _scope_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -88,7 +125,14 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says which tests were left out, and how to run them."""
-    for mark, number in terminalreporter.config.stash.get(_left_out, Counter()).items():
+    config = terminalreporter.config
+    for mark, number in config.stash.get(_left_out, Counter()).items():
+        if mark == _OF_OTHER_SHARES:
+            terminalreporter.write_line(
+                f"left out: {number} tests of other shares than {config.option.sample}: "
+                "another seed, or no --sample"
+            )
+            continue
         what, command = ON_REQUEST[mark]
         terminalreporter.write_line(f"left out: {number} {what}: {command}")
 
