@@ -11,6 +11,7 @@ from tests.runtime.windows.window_model import (
     FixedWindows,
     ProcessingTimeWindows,
     Sessions,
+    span_of,
     windows_over,
 )
 
@@ -211,10 +212,14 @@ def test_sessions_of_event_time(batches: list[Batch], kind: str, gap: int, laten
     for batch in batches:
         assert job.run(batch) == sorted(model.batch(job.clock, batch.rows))
         if job.harness.batch_id:
-            live = sum(map(len, model.alive.values()))
-            assert len(job.harness.window_states("window-contents")) == live
+            live = {
+                (key, *span_of(each)) for key, sessions in model.alive.items() for each in sessions
+            }
+            kept = job.harness.window_states("window-contents")
+            assert {(key, window.start, window.end) for key, window in kept} == live
             mappings = job.harness.states("merging-window-set").values()
-            assert sum(map(len, mappings)) == live
+            assert all(window == under for each in mappings for window, under in each.items())
+            assert sum(map(len, mappings)) == len(live)
     assert sorted(job.late) == sorted(model.late)
 
 

@@ -30,6 +30,7 @@ from queryable_state.streaming import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from queryable_state.streaming.runtime.windows.merging_window_set import MergingWindowSet
 from queryable_state.streaming.testing import WindowedOperatorHarness
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -167,6 +168,35 @@ def test_sessions_end_with_a_gap_and_grow_together() -> None:
     windows.process([("a", 10, 4)])
     assert plain(windows.process_watermark(28)) == [("b", 5, 15, 8)]
     assert plain(windows.process_watermark(29)) == [("a", 0, 30, 7)]
+
+
+@pytest.mark.parametrize("kind", ["process", "sum"])
+def test_contents_of_a_session_are_under_its_bounds(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of sessions that were stored under the window of their first element."""
+
+    def operator(windowed: Any) -> Any:
+        return windowed.process(Summed(), RESULT) if kind == "process" else windowed.sum("v")
+
+    def kept() -> set[tuple[str, int, int]]:
+        contents = windows.window_states("window-contents")
+        return {(key, window.start, window.end) for key, window in contents}
+
+    windows = harness(SESSIONS, operator)
+    with monkeypatch.context() as patch:
+        patch.setattr(MergingWindowSet, "moves", lambda _: [])
+        windows.process([("a", 10, 1), ("a", 8, 2), ("a", 12, 4), ("b", 5, 8), ("a", 40, 1)])
+        assert kept() == {("a", 10, 20), ("b", 5, 15), ("a", 40, 50)}
+    windows.process([("a", 45, 2)])
+    assert kept() == {("a", 8, 22), ("b", 5, 15), ("a", 40, 55)}
+    windows.process([("a", 60, 8), ("b", 1, 1)])
+    assert kept() == {("a", 8, 22), ("b", 1, 15), ("a", 40, 55), ("a", 60, 70)}
+    windows.process([("a", 52, 16), ("a", 0, 32)])
+    assert kept() == {("a", 0, 22), ("b", 1, 15), ("a", 40, 70)}
+    ended = windows.process_watermark(100)
+    assert sorted((each.k, each.v) for each in ended) == [("a", 27), ("a", 39), ("b", 9)]
+    assert kept() == set()
 
 
 def test_processing_time_sessions_end_with_a_gap_between_batches() -> None:

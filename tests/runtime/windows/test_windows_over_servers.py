@@ -9,6 +9,8 @@ import pytest
 from tests.runtime.windows.window_model import FixedWindows, Sessions
 from tests.runtime.windows.windowed import RESULT, SESSIONS, Summed, harness
 
+from queryable_state.client import TimeWindow, UnknownKeyOrNamespaceError
+from queryable_state.client.blocking import QueryableStateClient
 from queryable_state.streaming import SlidingEventTimeWindows, Time
 from queryable_state.streaming.testing.local_cluster import LocalCluster
 
@@ -57,3 +59,36 @@ def test_windows_move_with_their_keys_and_survive_restarts(
         expected
     )
     assert windows.process_watermark(20_000) == []
+
+
+def test_sessions_are_asked_for_by_their_bounds(cluster: LocalCluster) -> None:
+    sessions = harness(
+        SESSIONS,
+        lambda windowed: windowed.reduce(_greater, queryable_name="greatest"),
+        parallelism=2,
+        owner=cluster.start_query("bounds"),
+    )
+    host, _, port = cluster.proxy_address().rpartition(":")
+    with QueryableStateClient(host, int(port)) as client:
+
+        def shown(*bounds: int) -> dict[tuple[int, int], int]:
+            found = client.get_windows("bounds", "greatest", "a", *bounds)
+            return {(window.start, window.end): each.get().v for window, each in found.items()}
+
+        sessions.process([("a", 10, 1), ("a", 8, 2), ("a", 12, 1), ("a", 30, 3), ("a", 36, 5)])
+        assert shown() == {(8, 22): 2, (30, 46): 5}
+        assert shown(8, 9) == {(8, 22): 2}
+        assert shown(9) == {(30, 46): 5}
+        sessions.process([("a", 21, 4)])
+        assert shown() == {(8, 46): 5}
+        assert shown(9) == {}
+        merged = client.get_kv_state("bounds", "greatest", "a", window=TimeWindow(8, 46))
+        assert merged.get().v == 5
+        for window in (TimeWindow(8, 22), TimeWindow(10, 20), TimeWindow(30, 46)):
+            with pytest.raises(UnknownKeyOrNamespaceError):
+                client.get_kv_state("bounds", "greatest", "a", window=window)
+    assert [each.v for each in sessions.process_watermark(100)] == [5]
+
+
+def _greater(one: Any, other: Any) -> Any:
+    return one if one.v >= other.v else other

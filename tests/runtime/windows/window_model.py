@@ -96,7 +96,7 @@ class Sessions:
         fired = []
         for key, sessions in self.alive.items():
             for session in list(sessions):
-                start, end = _span(session)
+                start, end = span_of(session)
                 if before < end - 1 <= watermark:
                     fired.append((key, start, end, sum(value for *_, value in session)))
                 if end - 1 + self.lateness <= watermark:
@@ -105,9 +105,9 @@ class Sessions:
             key, time, value = element
             new = [(time, self.gap(value), value)]
             sessions = self.alive[key]
-            joined = [each for each in sessions if _touch(_span(each), _span(new))]
+            joined = [each for each in sessions if _touch(span_of(each), span_of(new))]
             merged = [*(part for each in joined for part in each), *new]
-            start, end = _span(merged)
+            start, end = span_of(merged)
             if end - 1 + self.lateness <= watermark:
                 if time + self.lateness <= watermark:
                     self.late.append(element)
@@ -137,7 +137,8 @@ class ProcessingTimeWindows:
         return fired
 
 
-def _span(session: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
+def span_of(session: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
+    """Start and end of a session."""
     return min(time for time, *_ in session), max(time + gap for time, gap, _ in session)
 
 

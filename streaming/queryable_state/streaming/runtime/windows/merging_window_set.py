@@ -40,9 +40,10 @@ class _Merges(MergingWindowAssigner.MergeCallback[TimeWindow]):
 
 
 class MergingWindowSet:
-    """From each live window of a key to the window under which its state is stored.
+    """From each live window of a key to the window under which the state of its elements is.
 
-    State stays in its place when a window grows: only the mapping is written.
+    In a batch, state stays in its place when a window grows. At the end of the batch, the state of
+    `moves` moves: committed state is under the live window itself, where queries look.
     """
 
     def __init__(self, assigner: MergingWindowAssigner, stored: MapState[Any, Any]) -> None:
@@ -59,6 +60,15 @@ class MergingWindowSet:
     def state_window(self, window: TimeWindow) -> TimeWindow | None:
         """The window under which the state of a live window is; None if it is not live."""
         return self._mapping.get(window)
+
+    def moves(self) -> list[tuple[TimeWindow, TimeWindow]]:
+        """Each live window whose state is under another window, and that other window.
+
+        From now on the state of each live window is expected under the window itself.
+        """
+        moves = [(window, under) for window, under in self._mapping.items() if window != under]
+        self._mapping.update((window, window) for window, _ in moves)
+        return moves
 
     def retire(self, window: TimeWindow) -> None:
         """Removes a live window."""

@@ -5,7 +5,7 @@ The rules are those of Flink's `WindowOperator`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from queryable_state.streaming.descriptors import ListStateDescriptor
 from queryable_state.streaming.runtime.windows.merged_state import merge_state
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     """A window and its slot; windows that are merged have no slot yet."""
 
 _UNKNOWN = b"unknown"
+_PIECE_MOVES: Final = 1024
+"""Windows whose contents are fetched together when they move."""
 
 
 class WindowLogic:
@@ -161,7 +163,21 @@ class WindowLogic:
                 merging.retire(window)  # type: ignore[arg-type]
 
     def persist(self) -> None:
-        """Writes the mappings of merged windows to their state."""
+        """Moves the contents of merged windows to the live windows, and writes the mappings."""
+        namespace = self._kind.namespace
+        moves = [
+            (slot, namespace(window), namespace(under))
+            for slot, merging in self._sets.items()
+            for window, under in merging.moves()
+        ]
+        for start in range(0, len(moves), _PIECE_MOVES):
+            piece = moves[start : start + _PIECE_MOVES]
+            targets = [(slot, target) for slot, target, _ in piece]
+            slots = self._table.start_chunk(targets + [(slot, source) for slot, _, source in piece])
+            for number, (key_slot, *_) in enumerate(piece):
+                self._owned.current_key.slot = key_slot
+                sources = [slots[len(piece) + number]]
+                merge_state(self._contents, self._cursor, slots[number], sources)
         for slot, merging in self._sets.items():
             self._owned.current_key.slot = slot
             merging.persist(self._merging_set)  # type: ignore[arg-type]
