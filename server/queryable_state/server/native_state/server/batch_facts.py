@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 PARTITIONS = "spark.sql.shuffle.partitions"
 """The setting with the number of state partitions, which Spark records with each batch."""
 
+STRICT_DISTRIBUTION = "spark.sql.streaming.statefulOperator.useStrictDistribution"
+"""The setting that places keys by the hash of the whole key; an absent one means false."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchFacts:

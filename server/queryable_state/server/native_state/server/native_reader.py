@@ -7,9 +7,16 @@ import dataclasses
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from queryable_state.server.native_state.operators.operator_names import JOIN
+from queryable_state.server.native_state.server.batch_facts import STRICT_DISTRIBUTION
 from queryable_state.server.state_server.queries.requested_version import RequestedVersion
 from queryable_state.v1 import hot_keys_pb2, query_pb2
-from queryable_state.wire.errors import QueryableStateError, RetryLaterError
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    QueryableStateError,
+    Reason,
+    RetryLaterError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -43,6 +50,8 @@ class NativeReader:
         served = self._served
         if served.refusal is not None or not served.is_whole or query.consistency:
             return None
+        if not self._is_placed_by_hash(query.state_id):
+            return None
         if query.min_version or query.max_staleness_ms or query.HasField("at_version"):
             return None
         return self._reader.answer(query)
@@ -52,6 +61,7 @@ class NativeReader:
         try:
             requested = RequestedVersion.of(query)
             self._served.check(requested)
+            self._check_placement(query.state_id)
             await self._load(query.state_id, _groups(query.keys), query.deadline_ms)
         except QueryableStateError as problem:
             return query_pb2.Answer(id=query.id, last=True, error=problem.to_proto())
@@ -77,6 +87,8 @@ class NativeReader:
     ) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
         """The committed changes of keys of a state."""
         self._served.check_watch()
+        if query.keys:
+            self._check_placement(query.state_id)
         groups = _groups(query.keys) or {
             group for run in query.groups for group in range(run.first, run.last + 1)
         }
@@ -96,6 +108,24 @@ class NativeReader:
         if self._is_unloaded(state_id):
             return hot_keys_pb2.ListHotKeysResponse()
         return self._reader.hot_keys(state_id, limit)
+
+    def _is_placed_by_hash(self, state_id: int) -> bool:
+        """True if the hash of a whole key is its partition; also for an unknown state."""
+        if self._served.facts.conf.get(STRICT_DISTRIBUTION) == "true":
+            return True
+        # Spark's joins always require the exact clustering, whatever the setting says.
+        return not any(
+            state_id in each.registrations and each.partitions > 1 and not each.uid.startswith(JOIN)
+            for each in self._served.states.operators
+        )
+
+    def _check_placement(self, state_id: int) -> None:
+        if not self._is_placed_by_hash(state_id):
+            raise InvalidRequestError(
+                f"look-ups by key in {self._served.uri}: {STRICT_DISTRIBUTION} is not true in its "
+                "offset log, so Spark does not place keys by their hash: use a scan",
+                reason=Reason.UNSUPPORTED,
+            )
 
     def _is_unloaded(self, state_id: int) -> bool:
         """True while no partition of a state is loaded that will be once it is asked for."""
