@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,16 +23,16 @@ from queryable_state.client._connection.token_credentials import (
     warn_of_clear_text,
 )
 from queryable_state.client._consistency import Consistency, checked_consistency
-from queryable_state.client._errors import ClientClosedError, ClientUnusableError
-from queryable_state.client._process import check_process
+from queryable_state.client._errors import ClientUnusableError, closed
+from queryable_state.client._process import check_process, forked
 from queryable_state.client._read_options import ReadOptions, check_options
 from queryable_state.client._reading.operation import VALUE, Operation
 from queryable_state.client._routing.dispatcher import Dispatcher
+from queryable_state.wire.calls.forks import at_fork, keep
 from queryable_state.wire.packaging.protocol_versions import __version__
 from queryable_state.wire.security.connector import connector_of
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Iterable
 
     from queryable_state.client._batching.key_batcher import KeyBatcher
@@ -101,11 +102,13 @@ class ClientBase:
         self._opened: Dispatcher | None = None
         self._watch_streams: WatchStreams | None = None
         self._closed = False
+        self._closed_error = closed
         # Batchers of calls without options, by job and state as the caller names them and, unless
         # it is VALUE, by operation.
         self._batchers: dict[tuple[Job, str] | tuple[Job, str, Operation], KeyBatcher] = {}
         # Batchers of calls with options, by all arguments but the key; oldest first.
         self._option_batchers: dict[tuple[object, ...], KeyBatcher] = {}
+        at_fork(self)
 
     async def aclose(self) -> None:
         """Closes every connection; pending queries fail with `ClientClosedError`. Idempotent."""
@@ -115,6 +118,17 @@ class ClientBase:
         opened, self._opened, self._watch_streams = self._opened, None, None
         if opened is not None:
             await opened.aclose()
+
+    def leave_to_parent(self) -> None:
+        """Refuses every further call in a forked process, if the parent has used the client."""
+        if self._opened is None:
+            return
+        self._closed, self._closed_error = True, forked
+        self._batchers.clear()
+        self._option_batchers.clear()
+        # The tasks have calls of gRPC, which would tell the server when they are deleted.
+        keep(self._opened, self._watch_streams, *asyncio.all_tasks(self._loop))
+        self._opened = self._watch_streams = None
 
     async def __aenter__(self) -> Self:
         self._dispatcher()
@@ -137,7 +151,7 @@ class ClientBase:
 
     def _dispatcher(self) -> Dispatcher:
         if self._closed:
-            raise ClientClosedError("this client is closed: open another")
+            raise self._closed_error()
         loop = running_loop()
         if loop is None:
             raise ClientUnusableError(

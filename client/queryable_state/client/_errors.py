@@ -24,16 +24,12 @@ class ClientClosedError(ClientUnusableError):
     """The client was closed before the call or while it waited: open another client."""
 
 
-def forked() -> ClientUnusableError:
-    """Returns the error of a client in a process that was forked after one was opened."""
-    return ClientUnusableError(
-        "a client was used before this process was forked, and gRPC does not work in the child: "
-        "open clients after the fork only (gunicorn: without preload_app, or in post_fork), or "
-        "start processes by spawn"
-    )
+def closed() -> ClientUnusableError:
+    """Returns the error of a call of a closed client."""
+    return ClientClosedError("this client is closed: open another")
 
 
-def closed_while_waiting() -> ClientClosedError:
+def closed_while_waiting() -> ClientUnusableError:
     """Returns the error of a query that was pending when its client was closed."""
     return ClientClosedError("the client was closed while this query waited: open another")
 

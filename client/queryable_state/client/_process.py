@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from queryable_state.client._errors import forked
+from queryable_state.client._errors import ClientUnusableError
 
 _first_opened_in: int | None = None
 
@@ -19,3 +19,13 @@ def check_process() -> None:
         _first_opened_in = os.getpid()
     elif _first_opened_in != os.getpid():
         raise forked()
+
+
+def forked() -> ClientUnusableError:
+    """Returns the error of a client in a process that was forked after one was opened."""
+    return ClientUnusableError(
+        f"this process was forked from pid {_first_opened_in} after a client was opened there, and "
+        "neither its connections nor gRPC work in the child: open the client after the fork only "
+        "(gunicorn: post_fork; Celery: worker_process_init; multiprocessing: initializer), or "
+        'start processes by spawn; see docs/clients.md, "Processes that fork"'
+    )

@@ -153,6 +153,11 @@ class KeyBatcher:
             self.futures = []
             self._submit(self, keys, results, None)
 
+    def divert(self, submit: Submit) -> None:
+        """Submits the collected keys, and all further ones, to `submit`."""
+        self._submit = submit
+        self.flush()
+
     def _flush_groups(self) -> None:
         groups, self.groups = self.groups, []
         if self.keys:

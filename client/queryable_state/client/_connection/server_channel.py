@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.v1 import query_pb2_grpc
+from queryable_state.wire.calls.forks import at_fork, keep
 from queryable_state.wire.frames.query_stream import CHANNEL_OPTIONS
 from queryable_state.wire.security.tls_probe import TlsDiagnosis
 
@@ -37,6 +38,7 @@ class ServerChannel:
         self._connector = connector
         self._closing: set[asyncio.Task[None]] = set()
         self._opened: _Opened | None = self._open()
+        at_fork(self)
 
     @property
     def is_closed(self) -> bool:
@@ -52,6 +54,11 @@ class ServerChannel:
             closing.add_done_callback(self._closing.discard)
             opened = self._opened = self._open()
         return opened
+
+    def leave_to_parent(self) -> None:
+        """Has no channel any more, in a forked process."""
+        keep(self._opened, *self._closing)
+        self._opened = None
 
     async def aclose(self) -> None:
         """Closes the channel; idempotent."""

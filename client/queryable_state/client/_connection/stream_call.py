@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import grpc.aio
 
 from queryable_state.client._errors import ClientClosedError, is_being_cancelled
+from queryable_state.client._process import forked
 from queryable_state.v1 import query_pb2, watch_pb2
+from queryable_state.wire.calls.forks import at_fork, keep
 from queryable_state.wire.errors import QueryTimeoutError, RetryLaterError
 from queryable_state.wire.security.authorization import call_metadata
 
@@ -46,6 +48,8 @@ class StreamCall(Generic[_Message]):
         self._server = server
         self._what = what
         self._call: Any = call
+        """None: it is the call of the parent of this process."""
+        at_fork(self)
 
     @classmethod
     def scan(
@@ -68,10 +72,13 @@ class StreamCall(Generic[_Message]):
 
         Raises the server's refusal, or `QueryTimeoutError` if none arrives within `timeout_s`.
         """
+        call = self._call
+        if call is None:
+            raise forked()
         server, credentials = self._server, self._server.credentials
         try:
             async with asyncio.timeout(timeout_s):
-                message = await self._call.read()
+                message = await call.read()
         except TimeoutError:
             raise QueryTimeoutError(
                 f"{server.address} sent no message of a {self._what} within {timeout_s:g} s: "
@@ -85,7 +92,7 @@ class StreamCall(Generic[_Message]):
             raise error from refused
         except asyncio.CancelledError:
             self._errors.raise_if_closed()
-            if self._call.cancelled() and not is_being_cancelled():
+            if call.cancelled() and not is_being_cancelled():
                 raise ClientClosedError(
                     f"the {self._what} was closed while a task waited for its next message: open "
                     "another one"
@@ -101,7 +108,13 @@ class StreamCall(Generic[_Message]):
 
     def cancel(self) -> None:
         """Ends the call on client and server. Idempotent."""
-        self._call.cancel()
+        if self._call is not None:
+            self._call.cancel()
+
+    def leave_to_parent(self) -> None:
+        """Neither reads nor ends the call in a forked process."""
+        keep(self._call)
+        self._call = None
 
 
 def _metadata(server: ServerConnection, method: str) -> tuple[tuple[str, str], ...] | None:

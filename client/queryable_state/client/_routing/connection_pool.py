@@ -11,8 +11,10 @@ import grpc.aio
 from queryable_state.client._connection.server_connection import ServerConnection
 from queryable_state.client._connection.stream_call import StreamCall
 from queryable_state.client._errors import ClientClosedError, is_being_cancelled
+from queryable_state.client._process import forked
 from queryable_state.client._routing.home_servers import HomeServers
 from queryable_state.client._routing.retries import CALLS, LOOKUPS
+from queryable_state.wire.calls.forks import at_fork
 from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError, Reason
 from queryable_state.wire.frames.frame_ports import FramePorts
@@ -77,7 +79,8 @@ class ConnectionPool:
             for home in homes
         }
         self._homes = HomeServers([*self._by_address.values()], connector)
-        self._closed = False
+        self._closed = self._is_inherited = False
+        at_fork(self)
 
     def for_owner(self, owner: Owner) -> ServerConnection:
         """Returns the connection for the keys of an owner; connects to it in the background."""
@@ -148,6 +151,7 @@ class ConnectionPool:
 
         `home_only`: calls the home server only, whose proxy asks all owners.
         """
+        self.raise_if_forked()
         deadline = asyncio.get_running_loop().time() + timeout_s
 
         async def attempt() -> Any:
@@ -163,12 +167,14 @@ class ConnectionPool:
         self, request: query_pb2.ScanKvStateRequest
     ) -> StreamCall[query_pb2.ScanKvStateResponse]:
         """Starts a scan at the current home server."""
+        self.raise_if_forked()
         return StreamCall.scan(self, self._homes.current, request)
 
     def watch(
         self, request: watch_pb2.WatchKvStateRequest
     ) -> StreamCall[watch_pb2.WatchKvStateResponse]:
         """Starts a watch at the current home server."""
+        self.raise_if_forked()
         return StreamCall.watch(self, self._homes.current, request)
 
     def refusal(
@@ -200,6 +206,15 @@ class ConnectionPool:
         if self._closed and not is_being_cancelled():
             raise _closed_error() from None
 
+    def raise_if_forked(self) -> None:
+        """Raises `ClientUnusableError` if the pool is that of the parent of this process."""
+        if self._is_inherited:
+            raise forked()
+
+    def leave_to_parent(self) -> None:
+        """Refuses every further call in a forked process."""
+        self._is_inherited = True
+
     async def aclose(self) -> None:
         """Closes every connection; idempotent."""
         self._closed = True
@@ -215,6 +230,7 @@ class ConnectionPool:
         home_only: bool = False,
     ) -> tuple[ServerConnection, _Response]:
         """Returns the first response and its server."""
+        self.raise_if_forked()
         others = [
             server
             for server in self._by_address.values()

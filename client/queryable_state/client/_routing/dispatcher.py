@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._batching.batch import Batch
 from queryable_state.client._batching.wire_keys import wire_keys
 from queryable_state.client._errors import closed_while_waiting
+from queryable_state.client._process import forked
 from queryable_state.client._routing.connection_pool import ConnectionPool
 from queryable_state.client._routing.key_batchers import KeyBatchers
 from queryable_state.client._routing.locator import Locator
 from queryable_state.client._routing.retries import CALLS, LOOKUPS, wants_placement
 from queryable_state.client._routing.unlocated_batches import UnlocatedBatches
-from queryable_state.wire.errors import (
-    CorruptDataError,
-    InternalError,
-    QueryableStateError,
-    Reason,
-)
+from queryable_state.wire.calls.forks import at_fork, keep
+from queryable_state.wire.errors import CorruptDataError, InternalError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -62,6 +60,7 @@ class Dispatcher:
         self._batches: set[Batch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
+        at_fork(self)
 
     @property
     def pool(self) -> ConnectionPool:
@@ -178,6 +177,16 @@ class Dispatcher:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._locator.aclose()
         await self._pool.aclose()
+
+    def leave_to_parent(self) -> None:
+        """Fails pending and further batches in a forked process."""
+        self._closed = True
+        keep(*self._batches)
+        # The loop may be closed, or that of another thread.
+        with suppress(RuntimeError):
+            self._batchers.refuse_all(forked)
+            for batch in tuple(self._batches):
+                self._end_with(batch, forked())
 
     def _admit(self, batch: Batch) -> None:
         self._batches.add(batch)

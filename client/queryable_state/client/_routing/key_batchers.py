@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from queryable_state.client._batching.key_batcher import KeyBatcher
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from queryable_state.client._batching.key_batcher import Submit
     from queryable_state.client._batching.query_options import QueryOptions
     from queryable_state.client._batching.state_handle import StateHandle
+    from queryable_state.client._reading.pending_results import PendingResults
+    from queryable_state.wire.errors import QueryableStateError
     from queryable_state.wire.located_state import LocatedState
 
 
@@ -50,6 +53,17 @@ class KeyBatchers:
         handle.place(located)
         for batcher in tuple(self._by_state[handle].values()):
             batcher.adopt_placement()
+
+    def refuse_all(self, error: Callable[[], QueryableStateError]) -> None:
+        """Fails the collected keys of every batcher, and all further ones."""
+
+        def refuse(_: KeyBatcher, keys: list[Any], results: PendingResults, __: object) -> None:
+            results.fail(range(len(keys)), error())
+
+        self._submit = refuse
+        for batchers in tuple(self._by_state.values()):
+            for batcher in tuple(batchers.values()):
+                batcher.divert(refuse)
 
     def flush_all(self) -> None:
         """Submits the collected keys of every batcher."""

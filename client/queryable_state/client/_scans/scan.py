@@ -117,6 +117,7 @@ class Scan(ArrowScan):
             page = [*self._entries]
             self._entries.clear()
             return page
+        self._dispatcher.pool.raise_if_forked()
         if self._is_read:
             raise InvalidRequestError(
                 "another task waits for the next page of this scan: read one page "

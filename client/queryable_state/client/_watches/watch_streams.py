@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
+from queryable_state.client._process import forked
 from queryable_state.client._watches.watch_stream import WatchReader, WatchStream
+from queryable_state.wire.calls.forks import at_fork
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
@@ -41,9 +45,12 @@ class WatchStreams:
         self._by_state: dict[KeyBatcher, set[WatchStream]] = {}
         """Open streams of single keys."""
         self._joining: set[KeyBatcher] = set()
+        self._all: WeakSet[WatchStream] = WeakSet()
+        at_fork(self)
 
     async def open(self, watch: WatchReader, *, timeout_s: float) -> None:
         """Opens a stream for a watch that has none; raises what refuses it."""
+        self._dispatcher.pool.raise_if_forked()
         stream = self._start(watch.batcher, [watch], timeout_s)
         watch.begin(stream)
         await asyncio.shield(stream.opened)
@@ -56,6 +63,16 @@ class WatchStreams:
         if batcher not in self._joining and self._to_join(batcher):
             self._joining.add(batcher)
             self._dispatcher.run(self._join(batcher))
+
+    def leave_to_parent(self) -> None:
+        """Fails every watch in a forked process."""
+        for stream in tuple(self._all):
+            # The loop may be closed, or that of another thread.
+            with suppress(RuntimeError):
+                for watch in stream.watches:
+                    watch.failed(stream, forked())
+                if not stream.opened.done():
+                    stream.opened.set_exception(forked())
 
     async def _join(self, batcher: KeyBatcher) -> None:
         try:
@@ -91,9 +108,11 @@ class WatchStreams:
     def _start(
         self, batcher: KeyBatcher, watches: Iterable[WatchReader], timeout_s: float
     ) -> WatchStream:
-        return WatchStream(
+        stream = WatchStream(
             self._dispatcher, batcher, watches, open_timeout_s=timeout_s, ended=self._ended
         )
+        self._all.add(stream)
+        return stream
 
     def _add(self, stream: WatchStream) -> None:
         if stream.watches:

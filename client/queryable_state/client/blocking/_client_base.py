@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from queryable_state.client._client import DEFAULT_PORT, DEFAULT_TIMEOUT_S
 from queryable_state.client._client import QueryableStateClient as AsyncClient
-from queryable_state.client._errors import ClientClosedError, forked
+from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._process import forked
+from queryable_state.wire.calls.forks import at_fork
 from queryable_state.wire.calls.loop_thread import LoopThread
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class ClientBase:
         self._thread: LoopThread | None = None
         self._closed = False
         self._finalizer: weakref.finalize[Any, Any] | None = None
+        at_fork(self)
 
     def close(self) -> None:
         """Fails the pending calls of other threads and closes every connection. Idempotent."""
@@ -63,6 +66,13 @@ class ClientBase:
             finalizer.detach()
         if thread is not None:
             thread.stop()
+
+    def leave_to_parent(self) -> None:
+        """Replaces the lock, which a thread of the parent may have held at the fork.
+
+        The thread of the loop refuses calls in a forked process.
+        """
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         self._opened()

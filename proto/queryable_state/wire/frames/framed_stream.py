@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.calls.forks import abandon, at_fork
 from queryable_state.wire.errors import (
     AuthenticationError,
     CorruptDataError,
@@ -145,6 +146,7 @@ class FramedStream(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self._greeting: asyncio.Future[query_pb2.ServerHello] | None = loop.create_future()
         self._closed: asyncio.Future[None] = loop.create_future()
+        at_fork(self)
 
     @classmethod
     async def open(
@@ -204,12 +206,23 @@ class FramedStream(asyncio.Protocol):
         self._transport.abort()
         await asyncio.shield(self._closed)
 
+    def leave_to_parent(self) -> None:
+        """Ends the stream in a forked process, without a byte to the server."""
+        self._ended = True
+        if self._transport is not None:
+            descriptor = self._transport.get_extra_info("socket").fileno()
+            if descriptor >= 0:
+                abandon(descriptor)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Implements `asyncio.Protocol`: the connection is open."""
         self._transport = transport
         connection = transport.get_extra_info("socket")
         # Detects a vanished host even if no query is in flight.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._ended:
+            # Forked while it connected.
+            self.leave_to_parent()
 
     def data_received(self, data: bytes) -> None:
         """Implements `asyncio.Protocol`: bytes have arrived."""
