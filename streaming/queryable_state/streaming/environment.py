@@ -128,10 +128,10 @@ class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, Envi
 
         Without a `job_name` the name is `pipeline.name`, else `Flink Streaming Job`.
 
-        `trigger` has the arguments of `DataStreamWriter.trigger`. `output_mode` is the mode of the
-        Spark query; use `append` if Spark refuses update mode. The call clears the environment,
-        also if the job is refused. If nothing new is declared, the next call tries a refused job
-        again.
+        `trigger` has arguments of `DataStreamWriter.trigger`, except `realTime` and `continuous`.
+        `output_mode` is the mode of the Spark query; use `append` if Spark refuses update mode. The
+        call clears the environment, also if the job is refused. If nothing new is declared, the
+        next call tries a refused job again.
 
         With `state.checkpoints.dir` the job's state is stored there under the job's name, and so
         is Spark's checkpoint unless `checkpoint_location` is given. The same program then continues
