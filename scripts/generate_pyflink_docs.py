@@ -45,7 +45,12 @@ DEFAULTS = (
         "a damaged newest checkpoint leaves one to recover from",
     ),
     ("state.backend.incremental", "false", "true", "a checkpoint writes new files only"),
-    ("parallelism.default", "1", "`spark.sql.shuffle.partitions`", "the shuffle is Spark's"),
+    (
+        "parallelism.default",
+        "1",
+        "`spark.sql.shuffle.partitions` if set, else the cores",
+        "a cluster is used without a setting",
+    ),
     ("pipeline.max-parallelism", "from the parallelism", "128", "it is fixed for a state's life"),
     (
         "restart-strategy",

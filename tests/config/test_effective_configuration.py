@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Options(EnvironmentOptions):
     """The options of an environment, without a Spark session."""
 
-    def _default_parallelism(self) -> int:
+    def _default_parallelism(self, most: int) -> int:
         return 1
 
     def _check_changes(self, fields: Collection[str]) -> None:

@@ -24,10 +24,10 @@ from queryable_state.streaming.spark.plan.compiler import Compiler
 from queryable_state.streaming.spark.plan.transformed import transformed_node
 from queryable_state.streaming.spark.program_files import ProgramFiles
 from queryable_state.streaming.spark.session import (
+    DefaultParallelism,
     active_session,
     allow_time_columns,
     check_session,
-    parallelism_of,
 )
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.job_client import JobClient
     from queryable_state.streaming.operator_handles import FrameFunction
-
 
 DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
 _OF_JOBS = {"parallelism", "max_parallelism"}
@@ -58,6 +57,7 @@ class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, Envi
     def __init__(self, spark: SparkSession, settings: EnvironmentSettings) -> None:
         super().__init__(settings)
         self._spark = spark
+        self._default = DefaultParallelism(spark)
         self._next = NextJob()
         self._application: SparkApplication | None = None
 
@@ -128,10 +128,10 @@ class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, Envi
 
         Without a `job_name` the name is `pipeline.name`, else `Flink Streaming Job`.
 
-        `trigger` has the arguments of `DataStreamWriter.trigger`. `output_mode` is the mode of the
-        Spark query; use `append` if Spark refuses update mode. The call clears the environment,
-        also if the job is refused. If nothing new is declared, the next call tries a refused job
-        again.
+        `trigger` has arguments of `DataStreamWriter.trigger`, except `realTime` and `continuous`.
+        `output_mode` is the mode of the Spark query; use `append` if Spark refuses update mode. The
+        call clears the environment, also if the job is refused. If nothing new is declared, the
+        next call tries a refused job again.
 
         With `state.checkpoints.dir` the job's state is stored there under the job's name, and so
         is Spark's checkpoint unless `checkpoint_location` is given. The same program then continues
@@ -255,8 +255,8 @@ class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, Envi
     def _job_settings(self) -> EnvironmentSettings:
         return dataclasses.replace(self.settings, parallelism=self.get_parallelism())
 
-    def _default_parallelism(self) -> int:
-        return parallelism_of(self._spark)
+    def _default_parallelism(self, most: int) -> int:
+        return self._default.within(most)
 
     def _check_changes(self, fields: Collection[str]) -> None:
         of_jobs = {each.name for each in dataclasses.fields(DurabilitySettings)} | _OF_JOBS

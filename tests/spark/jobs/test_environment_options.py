@@ -52,6 +52,30 @@ def test_the_parallelism_is_that_of_the_execution_config(env: StreamExecutionEnv
     assert env.get_default_local_parallelism() == 8
 
 
+def test_the_default_parallelism_is_that_of_the_cores_unless_partitions_are_set(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = "spark.sql.shuffle.partitions"
+    given = str(spark.conf.get(key))
+    try:
+        spark.conf.set(key, "5")
+        env = StreamExecutionEnvironment.get_execution_environment(spark)
+        assert env.get_parallelism() == 5
+        assert env.set_max_parallelism(4).get_parallelism() == 4
+        spark.conf.unset(key)
+        with caplog.at_level(logging.INFO, "queryable_state.streaming"):
+            assert [env.get_parallelism() for _ in range(2)] == [2, 2]
+        assert env.set_max_parallelism(1).get_parallelism() == 1
+        assert env.set_max_parallelism(128).set_parallelism(3).get_parallelism() == 3
+    finally:
+        spark.conf.set(key, given)
+    (line,) = [each for each in caplog.messages if each.startswith("parallelism 2")]
+    assert line == (
+        "parallelism 2: cores of the application; set spark.sql.shuffle.partitions or "
+        "env.set_parallelism(...) to change it"
+    )
+
+
 def test_execution_options_are_kept_and_returned(env: StreamExecutionEnvironment) -> None:
     assert env.get_buffer_timeout() == 100
     assert env.set_buffer_timeout(12_000).get_buffer_timeout() == 12_000

@@ -116,6 +116,16 @@ def test_a_job_of_nothing(env: StreamExecutionEnvironment) -> None:
         env.execute_async("empty")
 
 
+@pytest.mark.parametrize("trigger", ["realTime", "continuous"])
+def test_a_job_without_micro_batches(
+    env: StreamExecutionEnvironment, stream: DataStream, trigger: str
+) -> None:
+    stream.key_by("sensor").aggregate_max("temperature")
+    with pytest.raises(InvalidRequestError, match=f"trigger {trigger}.*processingTime") as caught:
+        env.execute_async("modes", trigger={trigger: "1 second"})
+    assert caught.value.reason == Reason.UNSUPPORTED
+
+
 def test_two_operators_of_one_uid(env: StreamExecutionEnvironment, stream: DataStream) -> None:
     for name in ("one", "two"):
         stream.key_by("sensor").aggregate_max("temperature", queryable_name=name).uid("same")

@@ -60,7 +60,7 @@ class EnvironmentSettings(
         0, least=0, most=MAX_PARALLELISM_LIMIT, flink=("parallelism.default",)
     )
     """Subtasks of a stateful operator, at most `max_parallelism`; 0:
-    `spark.sql.shuffle.partitions`, at most `max_parallelism`."""
+    `spark.sql.shuffle.partitions` if it is set, else the cores of the application."""
 
     max_parallelism: int = setting(
         128, least=1, most=MAX_PARALLELISM_LIMIT, flink=("pipeline.max-parallelism",)

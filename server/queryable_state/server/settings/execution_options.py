@@ -139,7 +139,7 @@ METHODS: Final[Mapping[str, ExecutionOption]] = {
     "set_default_local_parallelism": ExecutionOption(
         kind="int",
         default=0,
-        no_effect="set_parallelism, else spark.sql.shuffle.partitions, sets the subtasks",
+        no_effect="set_parallelism or spark.sql.shuffle.partitions sets the subtasks",
     ),
 }
 """Values that only a method sets, by its name."""

@@ -52,11 +52,11 @@ class EnvironmentOptions(ConfiguredOptions):
         return self
 
     def get_parallelism(self) -> int:
-        """The subtasks per stateful operator; by default `spark.sql.shuffle.partitions`, at most
-        the max parallelism."""
+        """The subtasks per stateful operator; by default `spark.sql.shuffle.partitions` if it
+        is set, else the cores of the Spark application; at most the max parallelism."""
         given = self._config.get_parallelism()
         most = self._config.get_max_parallelism()
-        return given if given > 0 else min(self._default_parallelism(), most)
+        return given if given > 0 else self._default_parallelism(most)
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Sets the key groups per state; fixed for a state's lifetime."""
@@ -238,5 +238,5 @@ class EnvironmentOptions(ConfiguredOptions):
         self._config.register_pojo_type(type_class_name)
 
     @abstractmethod
-    def _default_parallelism(self) -> int:
-        """The shuffle partitions of the Spark session."""
+    def _default_parallelism(self, most: int) -> int:
+        """The parallelism if none is set, at most `most`."""

@@ -24,6 +24,7 @@ from queryable_state.streaming.spark.picklable import check_picklable
 from queryable_state.streaming.spark.plan.compiler import Compiler
 from queryable_state.streaming.spark.plan.plan_settings import set_plan
 from queryable_state.streaming.spark.queries.checkpoint_files import is_temporary
+from queryable_state.streaming.spark.queries.trigger_check import check_trigger
 from queryable_state.streaming.spark.savepoint_start import SavepointStart
 from queryable_state.streaming.spark.savepoints.marker_offsets import check_markers
 from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
@@ -85,6 +86,7 @@ class JobLaunch:
 
     def start(self) -> JobClient:
         """Checks and starts the job; a failed check raises before anything runs."""
+        check_trigger(self.trigger)
         check_picklable(self.graph.nodes)
         decision = RestartDecision(
             self.restart_strategy,

@@ -19,6 +19,8 @@ _log = logging.getLogger("queryable_state.streaming")
 
 _OLDEST = (4, 1)
 _TIME_COLUMNS = "spark.sql.timeType.enabled"
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_CORES = "cores of the application"
 
 
 def active_session() -> SparkSession:
@@ -66,9 +68,51 @@ def check_version(version: str) -> None:
         )
 
 
-def parallelism_of(session: SparkSession) -> int:
-    """Shuffle partitions of a session."""
-    return int(session.conf.get("spark.sql.shuffle.partitions") or 200)
+class DefaultParallelism:
+    """The parallelism of the jobs of one environment that sets none. Used from one thread.
+
+    `spark.sql.shuffle.partitions` if the user has set it, else the cores of the application. These
+    are counted once, so that an environment does not change its parallelism while executors start.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._counted: tuple[int, str] | None = None
+        self._logged = 0
+
+    def within(self, max_parallelism: int) -> int:
+        """The default, at least 1 and at most `max_parallelism`; logs a new number."""
+        given = self._session.conf.get(_PARTITIONS, None)
+        if given is not None:
+            number, reason = int(given), _PARTITIONS
+        else:
+            self._counted = self._counted or _counted(self._session)
+            number, reason = self._counted
+        number = max(1, min(number, max_parallelism))
+        if number != self._logged:
+            self._logged = number
+            _log.info(
+                "parallelism %d: %s; set %s or env.set_parallelism(...) to change it",
+                number,
+                reason,
+                _PARTITIONS,
+            )
+        return number
+
+
+def _counted(session: SparkSession) -> tuple[int, str]:
+    """The parallelism of a session without `spark.sql.shuffle.partitions`, and the reason."""
+    context = session.sparkContext
+    conf = context.getConf()
+    if runs_on_one_machine(context):
+        return context.defaultParallelism, _CORES
+    if conf.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
+        # The cores change with the load, from none on.
+        return int(session.conf.get(_PARTITIONS) or 200), f"Spark's default of {_PARTITIONS}"
+    # Spark counts only executors that have registered.
+    executors = int(conf.get("spark.executor.instances", "0"))
+    asked = executors * int(conf.get("spark.executor.cores", "1"))
+    return max(context.defaultParallelism, asked), _CORES
 
 
 def default_location(session: SparkSession) -> str:

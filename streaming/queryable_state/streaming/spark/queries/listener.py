@@ -15,6 +15,7 @@ from queryable_state.server.coordinator import OperatorLayout
 from queryable_state.streaming.spark.queries.batch_reports import batch_report
 from queryable_state.streaming.spark.queries.failure import run_failure
 from queryable_state.streaming.spark.queries.query_operators import optimized_away, query_operators
+from queryable_state.streaming.spark.queries.trigger_check import trigger_refusal
 from queryable_state.wire.errors import JobError, Reason
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class CommitListener(StreamingQueryListener):
             operators = query_operators(execution)
             if not operators:
                 return None
+            refused = trigger_refusal(execution)
             removed = optimized_away(execution)
         except Py4JError as problem:
             _log.warning(
@@ -99,6 +101,8 @@ class CommitListener(StreamingQueryListener):
             )
             return None
         self._spark_log.hide_failure(query_id, name)
+        if refused is not None:
+            return refused
         if removed:
             names = ", ".join(repr(operator.uid) for operator in removed)
             return JobError(

@@ -49,7 +49,7 @@ class DataFrameMethods(Generic[S]):
     def to_dataframe(self) -> DataFrame:
         """The stream as an ordinary streaming DataFrame.
 
-        The caller starts it with `writeStream`, with any sink and trigger; then its state is
-        queryable. `env.execute` does not run it.
+        The caller starts it with `writeStream`, with any sink; then its state is queryable.
+        `env.execute` does not run it. A query with the trigger `realTime` or `continuous` fails.
         """
         return self._environment._dataframe_of(self._node)
