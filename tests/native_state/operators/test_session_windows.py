@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
+import pytest
 from tests.native_state.operators.decoded_records import scanned
 from tests.native_state.operators.state_fixture import load
 
+from queryable_state.server.native_state.operators.layouts.window_layout import SessionLayout
+from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.store_keys import window_namespace
 from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
 
@@ -47,3 +52,22 @@ def test_a_scan_of_windows_goes_on_within_a_key() -> None:
     records = list(layout.scan(raw, 0))
     for position, (key, _) in enumerate(records):
         assert list(layout.scan(raw, 0, key)) == records[position + 1 :]
+
+
+def test_sessions_within_a_millisecond_are_refused_not_hidden() -> None:
+    """Their windows are the same in milliseconds: one of them would be the answer for both."""
+    fixture = load("sessions")
+    layout = fixture.layouts["sessions"]
+    assert isinstance(layout, SessionLayout)
+    starts = iter(range(100))
+    close = SessionLayout(layout.definition, layout._table, lambda raw: (next(starts), 900, raw))
+    raw = fixture.partitions(layout)[0]
+    keys = [key[:-17] for key, _ in layout.scan(raw, 0)]
+    several = next(key for key, same in groupby(keys) if len(list(same)) > 1)
+    for read in (
+        lambda: close.get(raw, several + window_namespace(0, 0)),
+        lambda: close.prefix(raw, several),
+        lambda: list(close.scan(raw, 0)),
+    ):
+        with pytest.raises(InvalidRequestError, match=r"less than a millisecond, \(0, 0\)"):
+            read()
