@@ -51,7 +51,7 @@ _LAYERS = {
     "streaming/spark": ("savepoints", "queries", "worker"),
 }
 
-_MAX_LINES = 300
+_MAX_LINES = 600
 _MAX_FILES = 15
 
 _SPARK = {"pyspark", "py4j"}

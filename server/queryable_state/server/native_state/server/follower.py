@@ -106,7 +106,7 @@ class Follower:
         )
         if facts.conf.get(PARTITIONS) != self._served.facts.conf.get(PARTITIONS):
             has_other_states = await self._has_other_states(entry.batch, 0.0)
-        if has_other_states or was_repeated:
+        if has_other_states or was_repeated or self._served.taken_back is not None:
             await self._reload(facts)
         else:
             try:
@@ -159,21 +159,26 @@ class Follower:
             # Its commit may have been removed; the batches behind it were not.
             if not await threads.run(checkpoint.find_commit, served.facts.batch + 1):
                 await self._jump()
+        elif newest < served.facts.batch and await self._was_committed_since(newest):
+            facts = await threads.run(BatchFacts.of, checkpoint, newest)
+            await self._reload(facts)
+            self._committed(facts)
         elif newest < served.facts.batch:
+            served.take_back(newest)
             self.finding = finding(
                 "COMMIT_REMOVED",
                 WARNING,
                 time.time_ns() // 1_000_000,
                 f"The commit of batch {served.facts.batch} was removed, the newest one is "
-                f"{newest}: the query will repeat the batch, and queries get its first result "
-                "until then",
-                "Start the query again, which repeats the batch.",
+                f"{newest}: look-ups are refused until the query commits again",
+                "Start the query again; its next batch is served once it is committed.",
             )
         elif await self._was_repeated():
             facts = await threads.run(BatchFacts.of, checkpoint, newest)
             await self._reload(facts)
             self._committed(facts)
         elif newest == served.facts.batch:
+            served.restore()
             self._is_current()
 
     async def _was_repeated(self) -> bool:
@@ -184,6 +189,16 @@ class Follower:
         except (VersionGoneError, RetryLaterError):
             return False
         return time_ms != facts.commit_time_ms
+
+    async def _was_committed_since(self, batch: int) -> bool:
+        """True if an older batch was committed after the one that is served."""
+        if batch < 0:
+            return False
+        try:
+            time_ms = await self._threads.run(self._checkpoint.commit_time_ms, batch)
+        except (VersionGoneError, RetryLaterError):
+            return False
+        return time_ms > self._served.facts.commit_time_ms
 
     async def _jump(self) -> None:
         """Commits the newest batch, because the changes up to it are gone."""

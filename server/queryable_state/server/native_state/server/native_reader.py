@@ -48,7 +48,9 @@ class NativeReader:
     def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
         """The whole answer, None if it takes `answer_later`. Errors are in the answer."""
         served = self._served
-        if served.refusal is not None or not served.is_whole or query.consistency:
+        if served.refusal is not None or served.taken_back is not None:
+            return None
+        if not served.is_whole or query.consistency:
             return None
         if not self._is_placed_by_hash(query.state_id):
             return None

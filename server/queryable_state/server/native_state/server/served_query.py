@@ -13,7 +13,12 @@ from queryable_state.server.native_state.store.native_store import NativeStore
 from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import InvalidRequestError, Reason
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    Reason,
+    RetryLaterError,
+    VersionGoneError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,6 +41,8 @@ _COMPACTED_RECORDS = 4096
 _OVERLAY_BYTES = 256 << 20
 
 _LEASE_MS = 1 << 50
+
+_TAKEN_BACK_RETRY_MS = 1000
 
 
 class ServedQuery:
@@ -63,6 +70,9 @@ class ServedQuery:
         """The states, as of the newest change of them; set by `begin`."""
         self.refusal: QueryableStateError | None = None
         """Why nothing is answered any more; None: queries are answered."""
+        self.taken_back: QueryableStateError | None = None
+        """Why nothing is answered until the query commits again; None: queries are answered."""
+        self._newest_taken_back = NOTHING_COMMITTED
         self.placement_version = 0
         self._table = table
         self._lease = lease
@@ -152,11 +162,34 @@ class ServedQuery:
             raws = await self._calls.all(
                 wanted, lambda each: each.files.open(facts.batch, facts.ids(each))
             )
+            self.taken_back = None
             removed = self._table.remove_job(self.query_id)
             self._use(states, new, facts)
             for each, raw in zip(wanted, raws, strict=True):
                 self._add(each, raw)
             self._calls.destroy(*(each.store for each in removed))
+
+    def take_back(self, newest: int) -> None:
+        """Refuses queries while the commit of the served batch is removed.
+
+        `newest`: the newest committed batch now, -1: none. Until the query commits again, nobody
+        knows whether it is the state: `reload` ends the refusal, `restore` if the commit is back.
+        """
+        batch = self._facts.batch
+        if self.taken_back is None:
+            self._newest_taken_back = max(self._newest_taken_back, batch)
+            self._table.wake_waiting()
+        rest = f"the newest one is {newest}" if newest >= 0 else "there is no other one"
+        self.taken_back = RetryLaterError(
+            f"batch {batch} of {self.uri}, which was served, was taken back: its commit was "
+            f"removed, {rest}. Start the query again: its next batch is served once it is "
+            "committed",
+            retry_after_ms=_TAKEN_BACK_RETRY_MS,
+        )
+
+    def restore(self) -> None:
+        """Answers queries again: the commit of the served batch is there."""
+        self.taken_back = None
 
     def refuse(self, refusal: QueryableStateError) -> None:
         """Refuses every query from now on."""
@@ -167,10 +200,20 @@ class ServedQuery:
         """Raises why a query is refused for good."""
         if self.refusal is not None:
             raise self.refusal.copy()
-        if requested is None or self._follows:
+        if self.taken_back is not None:
+            raise self.taken_back.copy()
+        if requested is None:
             return
         exact = requested.at_version is not None
         wanted = requested.min_version if requested.at_version is None else requested.at_version
+        if self._facts.batch < wanted <= self._newest_taken_back:
+            raise VersionGoneError(
+                f"the query needs batch {wanted}{'' if exact else ' or later'}, which was taken "
+                f"back: its commit was removed from {self.uri}, and batch {self._facts.batch} was "
+                "committed since then; ask for that one"
+            )
+        if self._follows:
+            return
         if wanted > self._facts.batch:
             raise InvalidRequestError(
                 f"the query needs batch {wanted}{'' if exact else ' or later'}, but {self.uri} is "
