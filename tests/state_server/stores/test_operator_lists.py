@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.state_server.cluster import Cluster, Job
 
     from queryable_state.server.state_server.server import StateServer
+    from queryable_state.server.storage.store import StateStore
 
 KINDS = {
     1: registration_pb2.OPERATOR_LIST,
@@ -79,9 +80,11 @@ def test_ranges_tell_the_parallelism_they_are_of(max_parallelism: int, data: st.
     assert len(ranges) <= found <= max_parallelism
 
 
-async def begun(job: Job, server: StateServer, batch_id: int, index: int, p: int) -> Any:
+async def begun(
+    job: Job, server: StateServer, batch_id: int, index: int, p: int, *, attempt: int | None = None
+) -> Any:
     """An attempt of an operator that also has an operator state of each kind."""
-    task = job.attempt(server, batch_id, index)
+    task = job.attempt(server, batch_id, index, attempt=attempt)
     task.parallelism = p
     task.operator_states = {"list": 7, "union": 8, "broadcast": 9}
     await task.locate()
@@ -104,6 +107,11 @@ async def seal(task: Any, elements: list[bytes]) -> None:
     )
 
 
+def store_of(server: StateServer, index: int) -> StateStore:
+    [store] = [each.store for each in server.table.subtasks() if each.id.subtask == index]
+    return store
+
+
 async def held_by(
     job: Job, server: StateServer, batch_id: int, p: int, *, staged: bool = False
 ) -> list[list[list[bytes]]]:
@@ -111,7 +119,7 @@ async def held_by(
     found = []
     for index in range(p):
         task = await begun(job, server, batch_id, index, p)
-        [store] = [each.store for each in server.table.subtasks() if each.id.subtask == index]
+        store = store_of(server, index)
         ids = [state.state_id for state in task.begun.states[1:]]
         found.append([store.operator_state(state_id, staged) for state_id in ids])
     return found
@@ -166,3 +174,54 @@ async def test_what_was_sealed_at_another_parallelism_is_staged_by_the_rules(
         [[b"b"], everything, [b"a", b"b"]],
         [[b"c"], everything, [b"a", b"b"]],
     ]
+
+
+async def test_a_subtask_may_begin_after_a_higher_attempt_of_another_one_has_sealed(
+    cluster: Cluster,
+) -> None:
+    server, job = await cluster.server(), cluster.job(config=JobConfig(checkpoint_interval_ms=0))
+    for batch_id, element in enumerate((b"a", b"b")):
+        await seal(await begun(job, server, batch_id, 1, 2, attempt=29), [element])
+        late = await begun(job, server, batch_id, 0, 2, attempt=23)
+        assert store_of(server, 0).staged_token is None
+        await seal(late, [element])
+        await job.commit(server, batch_id)
+        job = job.restart()
+    assert await held_by(job, server, 2, 2) == [[[b"b"]] * 3] * 2
+
+
+async def test_a_subtask_that_is_opened_again_is_fenced_by_its_own_seals_alone(
+    cluster: Cluster,
+) -> None:
+    server, job = await cluster.server(), cluster.job(config=JobConfig(checkpoint_interval_ms=0))
+    await seal(await begun(job, server, 0, 0, 2, attempt=23), [b"a"])
+    last = await begun(job, server, 0, 1, 2, attempt=29)
+    await seal(last, [b"b"])
+    await last.shut_down()
+    server = await cluster.server("e2")
+    again = await begun(job, server, 0, 0, 2, attempt=26)
+    assert store_of(server, 0).staged_token == (again.begun.token.run_epoch, 23)
+    await seal(again, [b"c"])
+    await job.commit(server, 0)
+    assert await held_by(job, server, 1, 2) == [[[b"c"]] * 3, [[b"b"]] * 3]
+
+
+async def test_what_this_run_sealed_elsewhere_is_not_mixed_with_what_the_run_before_sealed(
+    cluster: Cluster,
+) -> None:
+    server, job = await cluster.server(), cluster.job(config=JobConfig(checkpoint_interval_ms=0))
+    for index, elements in enumerate(([b"a", b"b"], [b"c", b"d"])):
+        await seal(await begun(job, server, 0, index, 2), elements)
+    restarted = job.restart()
+    await seal(await begun(restarted, server, 0, 2, 3, attempt=29), [b"e"])
+    late = await begun(restarted, server, 0, 0, 3, attempt=23)
+    ids = [state.state_id for state in late.begun.states[1:]]
+    assert [store_of(server, 0).operator_state(state_id, True) for state_id in ids] == [
+        [b"a", b"d"],
+        [b"a", b"b", b"c", b"d"],
+        [b"a", b"b"],
+    ]
+    await seal(late, [b"f"])
+    await seal(await begun(restarted, server, 0, 1, 3, attempt=26), [b"g"])
+    await restarted.commit(server, 0)
+    assert await held_by(restarted, server, 1, 3) == [[[b"f"]] * 3, [[b"g"]] * 3, [[b"e"]] * 3]

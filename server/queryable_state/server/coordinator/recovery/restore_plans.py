@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1.checkpoint_pb2 import RestorePlan
 from queryable_state.server.checkpoint.changelog_folder import choose, list_sealed
@@ -30,11 +30,21 @@ if TYPE_CHECKING:
 _RETRY_MS = 100
 
 
+class SealedFiles(NamedTuple):
+    """The valid changelogs of an uncommitted batch, of all operators."""
+
+    newest: Sequence[ChangelogFile]
+    """Chosen among the files of all runs."""
+    before: Sequence[ChangelogFile]
+    """Chosen among the files of earlier runs."""
+
+
 @dataclass(kw_only=True)
 class _Listing:
     batch_id: int
+    run_epoch: int
     placement_version: int
-    files: Sequence[ChangelogFile] = ()
+    files: SealedFiles = field(default_factory=lambda: SealedFiles((), ()))
     told: set[tuple[str, int]] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
     done: bool = False
@@ -61,23 +71,26 @@ class StagedFiles:
         *,
         assigned_version: int,
         placement_version: int,
-    ) -> Sequence[ChangelogFile]:
-        """The files that count, chosen among, of all operators. `subtask`: uid and index."""
+    ) -> SealedFiles:
+        """Returns the sealed files of a batch. `subtask`: uid and index."""
         with self._lock:
             listing = self._listings.get(root.query_id)
             if (
                 listing is None
-                or listing.batch_id != batch_id
+                or (listing.batch_id, listing.run_epoch) != (batch_id, root.epoch)
                 or listing.placement_version < assigned_version
                 or subtask in listing.told
             ):
-                listing = _Listing(batch_id=batch_id, placement_version=placement_version)
+                listing = _Listing(
+                    batch_id=batch_id, run_epoch=root.epoch, placement_version=placement_version
+                )
                 self._listings[root.query_id] = listing
             listing.told.add(subtask)
         with listing.lock:
             if not listing.done:
                 sealed = list_sealed(root.storage, root.uri, batch_id, digest)
-                listing.files, listing.done = choose(sealed), True
+                before = [file for file in sealed if file.token.run_epoch < root.epoch]
+                listing.files, listing.done = SealedFiles(choose(sealed), choose(before)), True
             return listing.files
 
     def forget(self, query_id: bytes) -> None:
@@ -162,7 +175,11 @@ class RestorePlans:
         *,
         whole: bool,
     ) -> list[ChangelogFile]:
-        """What attempts before have sealed of the batch, of the same offsets."""
+        """The changelogs that earlier attempts have sealed of the batch, of the same offsets.
+
+        A seal of this run at the subtask replaces all that earlier runs sealed. Seals of this run
+        at other subtasks are not part of it: all subtasks of a run start from the same state.
+        """
         if not self._is_planned(root.query_id, batch_id):
             return []
         sealed = self._sealed.of(
@@ -173,7 +190,10 @@ class RestorePlans:
             assigned_version=at[0],
             placement_version=at[1],
         )
-        return list(changelogs_of(sealed, subtask.operator_uid, subtask, whole=whole))
+        mine = list(changelogs_of(sealed.newest, subtask.operator_uid, subtask, whole=False))
+        if not whole or any(file.token.run_epoch >= root.epoch for file in mine):
+            return mine
+        return list(changelogs_of(sealed.before, subtask.operator_uid, subtask, whole=True))
 
     def _is_planned(self, query_id: bytes, batch_id: int) -> bool:
         """Whether the batch has offsets, without which nothing that is sealed can be of it."""

@@ -114,11 +114,13 @@ class ChangelogReplay:
     async def stage(self, staged: Iterable[ChangelogFile], batch_id: int) -> SealMark | None:
         """Seals again what an earlier attempt had sealed of the batch that begins.
 
-        Returns the mark of the seal if a single attempt at this subtask wrote it, else None.
-        Raises `RetryLaterError` if a file has changed since the plan was made.
+        Stages nothing without a file of the subtask's key groups. The token is the highest of
+        these files: attempts at other subtasks fence none at this one. Returns the mark of the
+        seal if a single attempt at this subtask wrote it, else None. Raises `RetryLaterError` if
+        a file has changed since the plan was made.
         """
         wanted = [file for file in staged if file.batch_id == batch_id]
-        if not wanted:
+        if not any(map(self._overlaps, wanted)):
             return None
         try:
             batch = await self._read(wanted)
@@ -128,11 +130,11 @@ class ChangelogReplay:
                 f"restore was planned: {failure}; begin the batch again",
                 retry_after_ms=_RETRY_MS,
             ) from failure
-        token = max((file.token.run_epoch, file.token.task_attempt) for file in wanted)
+        mine = [each for each in batch if self._overlaps(each[0])]
+        token = max((file.token.run_epoch, file.token.task_attempt) for file, _ in mine)
         overlay, next_timers = await self._threads.run(self._staged_overlay, batch)
         self._store.seal(batch_id, overlay, token)
         self.staged_offsets = batch[0][1].offsets_digest
-        mine = [each for each in batch if self._overlaps(each[0])]
         if [self._written_range(file) for file, _ in mine] != [self._range]:
             return None
         [(file, changelog)] = mine
