@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
 
 import pytest
 
+from queryable_state.server.checkpoint.file_systems.storage_errors import translating
 from queryable_state.server.coordinator.model.commits import Commit
 from queryable_state.server.coordinator.status.batch_history import BatchHistory
 from queryable_state.server.coordinator.status.findings import findings_of
@@ -13,6 +16,7 @@ from queryable_state.server.coordinator.status.job_facts import DamagedFile, Fac
 from queryable_state.server.coordinator.status.reports import BatchReport, RunFailure
 from queryable_state.server.coordinator.status.situation import Situation, health_of
 from queryable_state.v1 import registration_pb2, status_pb2
+from queryable_state.wire.errors import CheckpointError
 
 NOW_MS = 1_700_000_000_000
 HEALTH = registration_pb2.JobInfo.Health
@@ -215,6 +219,27 @@ def test_a_run_that_failed_because_its_checkpoints_did_is_not_told_to_need_a_bac
     [restarting, failing] = findings_of(situation(error, failing_since_ms=5))
     assert (restarting.code, failing.code) == ("JOB_RESTARTING", "CHECKPOINT_FAILING")
     assert "has room" in failing.next_step
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
+def test_a_refused_write_is_no_damage(number: int) -> None:
+    with pytest.raises(CheckpointError) as refusal, translating("/root/chk-1", "write"):
+        raise OSError(number, os.strerror(number))
+    error = failed(message=refusal.value.message, reason=refusal.value.reason_name)
+    [finding] = findings_of(situation(error, failing_since_ms=5))
+    assert (finding.code, finding.severity) == ("STORAGE_NOT_WRITABLE", status_pb2.Finding.ERROR)
+    assert "cannot write /root/chk-1" in finding.message
+    assert os.strerror(number) in finding.message
+    for part in ("Free space", "Nothing that was written is damaged", "goes on by itself"):
+        assert part in finding.next_step
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
+def test_a_refused_read_is_damage(number: int) -> None:
+    with pytest.raises(CheckpointError) as refusal, translating("/root/chk-1", "read"):
+        raise OSError(number, os.strerror(number))
+    error = failed(message=refusal.value.message, reason=refusal.value.reason_name)
+    assert codes(situation(error, failing_since_ms=5)) == ["CHECKPOINT_DAMAGED"]
 
 
 def test_a_refusal_that_failed_the_run_is_told_once() -> None:

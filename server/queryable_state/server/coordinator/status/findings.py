@@ -26,6 +26,7 @@ _INTERVALS = 3
 _LEAST_AGE_MS = 60_000
 _MOST_NAMED = 3
 _CHECKPOINT_FAILED = "CHECKPOINT_FAILED"
+_WRITE_FAILED = "STORAGE_WRITE_FAILED"
 
 
 def findings_of(situation: Situation) -> list[status_pb2.Finding]:
@@ -80,6 +81,21 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
             f"{error.record}: {error.message}",
             "Let the function skip such a record or send it to a side output, or correct it at "
             "the source; then start the job again from its checkpoint, which repeats the batch.",
+        )
+        return
+    if error.reason == _WRITE_FAILED:
+        goes_on = (
+            "the job goes on by itself at its next restart"
+            if situation.restart_at_ms or not ended
+            else "start the job again with the same checkpoint location"
+        )
+        yield finding(
+            "STORAGE_NOT_WRITABLE",
+            severity,
+            since_ms,
+            f"The job {state}{times}{at}, because a write was refused: {error.message}",
+            "Free space or quota, or allow this user to write, at the path named here; then "
+            f"{goes_on}. Nothing that was written is damaged, and no backup is needed.",
         )
         return
     refused = description.checkpoints.last_failure
