@@ -55,10 +55,8 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
         return
     error = description.last_error
     ended = description.info.status == registration_pb2.FAILED
-    recent = situation.now_ms - error.at_ms < _RECENT_MS
-    if not (ended or situation.failing_since_ms or recent):
+    if not (ended or situation.failing_since_ms):
         return
-    severity = ERROR if ended or situation.failing_since_ms else WARNING
     since_ms = situation.failing_since_ms or error.at_ms
     times = f" ({count_text(error.count, 'run')} in a row)" if error.count > 1 else ""
     at = f" at batch {error.batch_id}" if error.batch_id >= 0 else ""
@@ -66,16 +64,14 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
         state = "failed and is started again"
     elif ended:
         state = "has failed and is not started again"
-    elif situation.failing_since_ms:
-        state = "failed and was started again; it has committed no batch since"
     else:
-        state = "failed and was started again; it commits batches now"
+        state = "failed and was started again; it has committed no batch since"
     if error.record:
         where = f" in operator {error.operator}" if error.operator else ""
         key = f", key {error.key_json}" if error.key_json else ""
         yield finding(
             "POISON_RECORD",
-            severity,
+            ERROR,
             since_ms,
             f"The job {state}{times}: its function fails{at}{where}{key}, at the record "
             f"{error.record}: {error.message}",
@@ -91,7 +87,7 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
         )
         yield finding(
             "STORAGE_NOT_WRITABLE",
-            severity,
+            ERROR,
             since_ms,
             f"The job {state}{times}{at}, because a write was refused: {error.message}",
             "Free space or quota, or allow this user to write, at the path named here; then "
@@ -102,7 +98,7 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
     if error.reason == _CHECKPOINT_FAILED and not (refused and refused in error.message):
         yield finding(
             "CHECKPOINT_DAMAGED",
-            severity,
+            ERROR,
             since_ms,
             f"The job {state}{times}{at}: {error.message}",
             "Put the files named here back from a backup, or start the job from a savepoint or an "
@@ -112,7 +108,7 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
         return
     yield finding(
         "JOB_FAILED" if ended and not situation.restart_at_ms else "JOB_RESTARTING",
-        severity,
+        ERROR,
         since_ms,
         f"The job {state}{times}{at}: {error.message}",
         "Remove this cause; `queryable-state errors JOB` shows the whole error, and a start with "
