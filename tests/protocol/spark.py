@@ -37,7 +37,12 @@ from queryable_state.server.testing import InMemoryEngine
 from queryable_state.wire.calls.loop_thread import LoopThread
 from queryable_state.wire.errors import JobError, QueryableStateError, Reason
 
-_NEVER = (Reason.INTERNAL, Reason.CHECKPOINT_FAILED, Reason.CORRUPT)
+_NEVER = (
+    Reason.INTERNAL,
+    Reason.CHECKPOINT_FAILED,
+    Reason.STORAGE_WRITE_FAILED,
+    Reason.CORRUPT,
+)
 
 
 class Spark(RuleBasedStateMachine):

@@ -102,6 +102,10 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     """Fix the restore: the savepoint or checkpoint does not fit the job."""
     SUBTASK_MISMATCH: _Reason.ValueType  # 75
     """Fix the query: its plan makes a task run a subtask that is not its own, or more than one."""
+    STORAGE_WRITE_FAILED: _Reason.ValueType  # 76
+    """Free space, or allow it, where the message says: a write to a disk or storage was refused.
+    What was written before is intact.
+    """
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """Reason of an error, the same on server, proxy, coordinator and client.
@@ -185,6 +189,10 @@ RESTORE_MISMATCH: Reason.ValueType  # 71
 """Fix the restore: the savepoint or checkpoint does not fit the job."""
 SUBTASK_MISMATCH: Reason.ValueType  # 75
 """Fix the query: its plan makes a task run a subtask that is not its own, or more than one."""
+STORAGE_WRITE_FAILED: Reason.ValueType  # 76
+"""Free space, or allow it, where the message says: a write to a disk or storage was refused.
+What was written before is intact.
+"""
 Global___Reason: _TypeAlias = Reason  # noqa: Y015
 
 @_typing.final

@@ -282,7 +282,7 @@ _CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
     Reason.DEADLINE_EXCEEDED: QueryTimeoutError,
     Reason.VERSION_GONE: VersionGoneError,
     Reason.STATE_LOST: StateLostError,
-    Reason.CHECKPOINT_FAILED: CheckpointError,
+    **dict.fromkeys((Reason.CHECKPOINT_FAILED, Reason.STORAGE_WRITE_FAILED), CheckpointError),
     Reason.RESTORE_MISMATCH: RestoreMismatchError,
 }
 

@@ -47,6 +47,7 @@ _STATUS = {
     Reason.CHECKSUM_MISMATCH: grpc.StatusCode.DATA_LOSS,
     Reason.INTERNAL: grpc.StatusCode.INTERNAL,
     Reason.CHECKPOINT_FAILED: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.STORAGE_WRITE_FAILED: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.FENCED: grpc.StatusCode.ABORTED,
     Reason.ALREADY_COMMITTED: grpc.StatusCode.ABORTED,
     Reason.STALE_TOKEN: grpc.StatusCode.ABORTED,

@@ -18,6 +18,7 @@ from queryable_state.server.testing import FakeClock
 from queryable_state.wire.errors import (
     CheckpointError,
     PlacementError,
+    Reason,
     RetryLaterError,
     SupersededError,
 )
@@ -47,15 +48,21 @@ def test_a_checkpoint_too_slow_is_given_up_and_leaves_nothing(tmp_path: Path) ->
 def test_what_a_server_could_not_write_is_named_and_leaves_nothing(tmp_path: Path) -> None:
     with writing_driver(tmp_path) as job:
         job.run(0)
-        job.b.failure = CheckpointError("s3://bucket/x: access denied: allow s3:PutObject")
+        job.b.failure = CheckpointError(
+            "s3://bucket/x: access denied: allow s3:PutObject",
+            reason=Reason.STORAGE_WRITE_FAILED,
+        )
         job.b.may_write.clear()
         with ThreadPoolExecutor(1) as threads:
             made = threads.submit(job.coordinator.trigger_checkpoint, QUERY, LONG_S)
             # Else the other server's file may come after all were removed.
             until(lambda: job.a.writes == 1)
             job.b.may_write.set()
-            with pytest.raises(CheckpointError, match=r"server b, writing .*allow s3:PutObject"):
+            with pytest.raises(
+                CheckpointError, match=r"server b, writing .*allow s3:PutObject"
+            ) as refused:
                 made.result(LONG_S)
+        assert refused.value.reason == Reason.STORAGE_WRITE_FAILED
         assert folders(job) == set()
         job.b.failure = None
         assert job.coordinator.trigger_checkpoint(QUERY, LONG_S).version == 0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
 
 import pytest
 
+from queryable_state.server.checkpoint.file_systems.storage_errors import translating
 from queryable_state.server.coordinator.model.commits import Commit
 from queryable_state.server.coordinator.status.batch_history import BatchHistory
 from queryable_state.server.coordinator.status.findings import findings_of
@@ -13,6 +16,7 @@ from queryable_state.server.coordinator.status.job_facts import DamagedFile, Fac
 from queryable_state.server.coordinator.status.reports import BatchReport, RunFailure
 from queryable_state.server.coordinator.status.situation import Situation, health_of
 from queryable_state.v1 import registration_pb2, status_pb2
+from queryable_state.wire.errors import CheckpointError
 
 NOW_MS = 1_700_000_000_000
 HEALTH = registration_pb2.JobInfo.Health
@@ -53,7 +57,6 @@ def test_a_job_with_no_facts_against_it_is_healthy() -> None:
         (registration_pb2.FAILED, {"failing_since_ms": 1}, "FAILING", "JOB_FAILED"),
         (registration_pb2.FAILED, {"restart_at_ms": NOW_MS}, "RESTARTING", "JOB_RESTARTING"),
         (registration_pb2.RUNNING, {"failing_since_ms": 1}, "RESTARTING", "JOB_RESTARTING"),
-        (registration_pb2.RUNNING, {}, "ATTENTION", "JOB_RESTARTING"),
     ],
 )
 def test_a_failed_run_is_never_healthy(
@@ -141,6 +144,52 @@ def test_failures_are_counted_once_a_run_and_end_with_a_commit() -> None:
         assert known.commit_ms[3] == 20
 
 
+@pytest.mark.parametrize(
+    ("batch_id", "committed", "after_ms", "is_over"),
+    [
+        (3, 2, -20, False),
+        (3, 3, 1000, True),
+        (3, 4, 1000, True),
+        (-1, 2, -20, False),
+        (-1, 3, 1000, True),
+    ],
+    ids=[
+        "the batch before is published late",
+        "the failed batch commits",
+        "a later batch commits",
+        "a batch committed before the failure is published late",
+        "a batch commits after the failure",
+    ],
+)
+def test_a_failure_is_over_once_a_batch_commits_that_it_would_have_prevented(
+    batch_id: int, committed: int, after_ms: int, *, is_over: bool
+) -> None:
+    facts = FactTable(lambda: NOW_MS)
+    facts.run_failed(QUERY, b"1" * 16, RunFailure(message="ValueError: no", batch_id=batch_id))
+    facts.file_damaged(QUERY, "/root/chk-3/file", "wrong checksum")
+    facts.published(QUERY, Commit(committed, NOW_MS + after_ms, 5))
+    with facts.lock:
+        known = facts.of(QUERY)
+        assert (known.failing_since_ms == 0) == is_over
+        assert (not known.damaged) == is_over
+        description = failed(message="ValueError: no", batch_id=batch_id)
+        now = situation(
+            description, failing_since_ms=known.failing_since_ms, damaged=tuple(known.damaged)
+        )
+    assert (not findings_of(now)) == is_over
+    assert description.errors
+
+
+def test_a_failure_after_a_recovery_is_the_first_in_a_row() -> None:
+    facts = FactTable(lambda: NOW_MS)
+    for run in (b"1" * 16, b"2" * 16):
+        facts.run_failed(QUERY, run, RunFailure(message="ValueError: no", batch_id=3))
+    facts.published(QUERY, Commit(3, NOW_MS, 5))
+    facts.run_failed(QUERY, b"3" * 16, RunFailure(message="ValueError: no", batch_id=3))
+    with facts.lock:
+        assert [error.count for error in facts.of(QUERY).errors] == [1, 2]
+
+
 def test_a_failure_with_a_reason_replaces_what_the_engine_said_of_the_same_run() -> None:
     """A description between the end of a run and the report of its cause records a bare text."""
     facts = FactTable(lambda: NOW_MS)
@@ -215,6 +264,27 @@ def test_a_run_that_failed_because_its_checkpoints_did_is_not_told_to_need_a_bac
     [restarting, failing] = findings_of(situation(error, failing_since_ms=5))
     assert (restarting.code, failing.code) == ("JOB_RESTARTING", "CHECKPOINT_FAILING")
     assert "has room" in failing.next_step
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
+def test_a_refused_write_is_no_damage(number: int) -> None:
+    with pytest.raises(CheckpointError) as refusal, translating("/root/chk-1", "write"):
+        raise OSError(number, os.strerror(number))
+    error = failed(message=refusal.value.message, reason=refusal.value.reason_name)
+    [finding] = findings_of(situation(error, failing_since_ms=5))
+    assert (finding.code, finding.severity) == ("STORAGE_NOT_WRITABLE", status_pb2.Finding.ERROR)
+    assert "cannot write /root/chk-1" in finding.message
+    assert os.strerror(number) in finding.message
+    for part in ("Free space", "Nothing that was written is damaged", "goes on by itself"):
+        assert part in finding.next_step
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
+def test_a_refused_read_is_damage(number: int) -> None:
+    with pytest.raises(CheckpointError) as refusal, translating("/root/chk-1", "read"):
+        raise OSError(number, os.strerror(number))
+    error = failed(message=refusal.value.message, reason=refusal.value.reason_name)
+    assert codes(situation(error, failing_since_ms=5)) == ["CHECKPOINT_DAMAGED"]
 
 
 def test_a_refusal_that_failed_the_run_is_told_once() -> None:

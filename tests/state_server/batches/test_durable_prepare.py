@@ -109,6 +109,7 @@ async def test_a_prepare_that_cannot_be_written_is_refused_and_harms_nothing(
     with pytest.raises(CheckpointError, match="choose another directory") as refused:
         await task.prepare({key_of(0): "new"})
     assert str(job.root) in refused.value.message
+    assert refused.value.reason == Reason.STORAGE_WRITE_FAILED
     assert job.read(server, key_of(0), consistency=query_pb2.UNCOMMITTED) == ["old"]
     assert server.staged_bytes == 0
     in_the_way.unlink()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from xxhash import xxh3_128
 
-from queryable_state.wire.errors import CheckpointError, QueryableStateError
+from queryable_state.wire.errors import CheckpointError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,7 +136,9 @@ class CheckpointStorage(ABC):
             same = self.read(probe) == probe.encode()
             self.delete(probe)
         except QueryableStateError as problem:
-            raise CheckpointError(f"cannot store state in {folder}: {problem}") from problem
+            raise CheckpointError(
+                f"cannot store state in {folder}: {problem}", reason=Reason.STORAGE_WRITE_FAILED
+            ) from problem
         if not same:
             raise CheckpointError(
                 f"cannot store state in {folder}: reading a file right after writing it gave other "

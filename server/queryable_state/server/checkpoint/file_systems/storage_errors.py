@@ -8,7 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint.file_systems.storage import MissingFileError
-from queryable_state.wire.errors import CheckpointError, QueryableStateError, RetryLaterError
+from queryable_state.wire.errors import (
+    CheckpointError,
+    QueryableStateError,
+    Reason,
+    RetryLaterError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +35,9 @@ _ADVICE = {
     errno.ELOOP: "its symbolic links form a loop: choose another directory",
 }
 _READING = frozenset({"read", "list", "find", "get the size of", "get the time of"})
+_WRITING = frozenset({"write", "create", "remove", "fill", "make"})
+# Only a write fails so: a download writes a local copy of what it reads.
+_OF_WRITES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 _TEMPORARY = frozenset(
     {
         errno.EAGAIN,
@@ -76,28 +84,34 @@ def translating(path: str, action: str) -> Iterator[None]:
 
 
 def translated(problem: Exception, path: str, action: str) -> QueryableStateError:
-    """The error of this library for one failed access."""
+    """The error of this library for one failed access; a refused write has a reason of its own."""
     code = _service_code(problem)
+    number = problem.errno if isinstance(problem, OSError) else None
+    is_write = action in _WRITING or number in _OF_WRITES
+    reason = Reason.STORAGE_WRITE_FAILED if is_write else Reason.CHECKPOINT_FAILED
     what = f"cannot {action} {path}"
     if code == "NoSuchBucket":
-        return CheckpointError(f"{what}: there is no such bucket: create it, or correct the URI")
+        return CheckpointError(
+            f"{what}: there is no such bucket: create it, or correct the URI", reason=reason
+        )
     if isinstance(problem, FileNotFoundError):
         return MissingFileError(f"{what}: there is no such file")
     if isinstance(problem, PermissionError):
         needed = "read" if action in _READING else "read and write"
         return CheckpointError(
             f"{what}: permission denied ({_text(problem)}) to user {_user()}: allow it to {needed} "
-            "there, use other credentials, or choose another directory"
+            "there, use other credentials, or choose another directory",
+            reason=reason,
         )
     name = _known_class(problem, _NO_CREDENTIALS)
     if name:
         return CheckpointError(
             f"{what}: there are no credentials ({_text(problem)}): set them in the storage "
-            "options, the environment, or the machine's role"
+            "options, the environment, or the machine's role",
+            reason=reason,
         )
-    number = problem.errno if isinstance(problem, OSError) else None
     if number in _ADVICE:
-        return CheckpointError(f"{what}: {_ADVICE[number]} ({_text(problem)})")
+        return CheckpointError(f"{what}: {_ADVICE[number]} ({_text(problem)})", reason=reason)
     if (
         number in _TEMPORARY
         or isinstance(problem, (TimeoutError, ConnectionError))
@@ -109,7 +123,7 @@ def translated(problem: Exception, path: str, action: str) -> QueryableStateErro
             retry_after_ms=_RETRY_MS,
         )
     return CheckpointError(
-        f"{what}: {_text(problem)}: check the file system, its options and the URI"
+        f"{what}: {_text(problem)}: check the file system, its options and the URI", reason=reason
     )
 
 

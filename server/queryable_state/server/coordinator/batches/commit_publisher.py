@@ -15,6 +15,7 @@ from queryable_state.wire.errors import (
     CheckpointError,
     JobError,
     QueryableStateError,
+    Reason,
     RetryLaterError,
     SupersededError,
 )
@@ -233,7 +234,8 @@ class CommitPublisher:
                 error = CheckpointError(
                     f"which changelogs are batch {version} could not be written within "
                     f"{self._manifest_timeout_s:g} s, and the job cannot go on without that; "
-                    f"nothing is lost: restart it when its root can be written ({failure})"
+                    f"nothing is lost: restart it when its root can be written ({failure})",
+                    reason=Reason.STORAGE_WRITE_FAILED,
                 )
                 self._stop(query_id, error)
             return False

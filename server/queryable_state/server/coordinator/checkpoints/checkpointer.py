@@ -233,9 +233,11 @@ class Checkpointer:
             if not schedule.fail(time.monotonic()):
                 return
         tolerable = root.config.tolerable_failures
+        reason = failure.reason if failure.reason == Reason.STORAGE_WRITE_FAILED else None
         error = CheckpointError(
             f"job {self._snapshots.label(root.query_id)} is stopped, because more checkpoints "
-            f"failed in a row than the {tolerable} that are tolerated; the last one: {failure}"
+            f"failed in a row than the {tolerable} that are tolerated; the last one: {failure}",
+            reason=reason,
         )
         self._stop(root, error, schedule)
 

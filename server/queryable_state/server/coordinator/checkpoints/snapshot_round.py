@@ -203,7 +203,8 @@ class SnapshotRound:
         gone = isinstance(failure, UnreachableError | PlacementError | SupersededError)
         if gone or failure.reason == Reason.BEHIND:
             return InterruptedSnapshotError(where)
-        return CheckpointError(where)
+        reason = failure.reason if failure.reason == Reason.STORAGE_WRITE_FAILED else None
+        return CheckpointError(where, reason=reason)
 
     def _too_late(self, timeout_s: float) -> CheckpointError:
         return CheckpointError(

@@ -26,6 +26,7 @@ _INTERVALS = 3
 _LEAST_AGE_MS = 60_000
 _MOST_NAMED = 3
 _CHECKPOINT_FAILED = "CHECKPOINT_FAILED"
+_WRITE_FAILED = "STORAGE_WRITE_FAILED"
 
 
 def findings_of(situation: Situation) -> list[status_pb2.Finding]:
@@ -54,10 +55,8 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
         return
     error = description.last_error
     ended = description.info.status == registration_pb2.FAILED
-    recent = situation.now_ms - error.at_ms < _RECENT_MS
-    if not (ended or situation.failing_since_ms or recent):
+    if not (ended or situation.failing_since_ms):
         return
-    severity = ERROR if ended or situation.failing_since_ms else WARNING
     since_ms = situation.failing_since_ms or error.at_ms
     times = f" ({count_text(error.count, 'run')} in a row)" if error.count > 1 else ""
     at = f" at batch {error.batch_id}" if error.batch_id >= 0 else ""
@@ -65,16 +64,14 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
         state = "failed and is started again"
     elif ended:
         state = "has failed and is not started again"
-    elif situation.failing_since_ms:
-        state = "failed and was started again; it has committed no batch since"
     else:
-        state = "failed and was started again; it commits batches now"
+        state = "failed and was started again; it has committed no batch since"
     if error.record:
         where = f" in operator {error.operator}" if error.operator else ""
         key = f", key {error.key_json}" if error.key_json else ""
         yield finding(
             "POISON_RECORD",
-            severity,
+            ERROR,
             since_ms,
             f"The job {state}{times}: its function fails{at}{where}{key}, at the record "
             f"{error.record}: {error.message}",
@@ -82,11 +79,26 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
             "the source; then start the job again from its checkpoint, which repeats the batch.",
         )
         return
+    if error.reason == _WRITE_FAILED:
+        goes_on = (
+            "the job goes on by itself at its next restart"
+            if situation.restart_at_ms or not ended
+            else "start the job again with the same checkpoint location"
+        )
+        yield finding(
+            "STORAGE_NOT_WRITABLE",
+            ERROR,
+            since_ms,
+            f"The job {state}{times}{at}, because a write was refused: {error.message}",
+            "Free space or quota, or allow this user to write, at the path named here; then "
+            f"{goes_on}. Nothing that was written is damaged, and no backup is needed.",
+        )
+        return
     refused = description.checkpoints.last_failure
     if error.reason == _CHECKPOINT_FAILED and not (refused and refused in error.message):
         yield finding(
             "CHECKPOINT_DAMAGED",
-            severity,
+            ERROR,
             since_ms,
             f"The job {state}{times}{at}: {error.message}",
             "Put the files named here back from a backup, or start the job from a savepoint or an "
@@ -96,7 +108,7 @@ def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
         return
     yield finding(
         "JOB_FAILED" if ended and not situation.restart_at_ms else "JOB_RESTARTING",
-        severity,
+        ERROR,
         since_ms,
         f"The job {state}{times}{at}: {error.message}",
         "Remove this cause; `queryable-state errors JOB` shows the whole error, and a start with "

@@ -65,6 +65,19 @@ class JobFacts:
     damaged: deque[DamagedFile] = field(default_factory=lambda: deque(maxlen=_DAMAGED))
     history: BatchHistory = field(default_factory=BatchHistory)
 
+    def recovered(self, commit: Commit) -> None:
+        """Ends what this commit proves to be over.
+
+        A commit of a batch before the failed one may be published after the failure: it proves
+        nothing.
+        """
+        error = self.errors[0] if self.errors else None
+        at_failed_batch = error and 0 <= error.batch_id <= commit.version
+        if error is None or at_failed_batch or commit.commit_time_ms > error.at_ms:
+            self.failing_since_ms = 0
+        while self.damaged and self.damaged[-1].at_ms < commit.commit_time_ms:
+            self.damaged.pop()
+
 
 class FactTable:
     """Facts of the newest jobs. Thread-safe, no I/O."""
@@ -95,7 +108,8 @@ class FactTable:
             if len(facts.commit_ms) > _COMMITS:
                 del facts.commit_ms[next(iter(facts.commit_ms))]
                 del facts.visible_at_ms[next(iter(facts.visible_at_ms))]
-            facts.committed_at_ms, facts.failing_since_ms = now_ms, 0
+            facts.committed_at_ms = now_ms
+            facts.recovered(commit)
             if commit.watermark_ms != facts.watermark_ms or not facts.moved_at_ms:
                 facts.watermark_ms, facts.moved_at_ms = commit.watermark_ms, now_ms
                 facts.rows_since = 0
@@ -133,6 +147,7 @@ class FactTable:
                 facts.errors.popleft()
             else:
                 known = None
+            goes_on = facts.failing_since_ms > 0
             facts.failing_since_ms = facts.failing_since_ms or self._wall_ms()
             error = status_pb2.JobError(
                 at_ms=self._wall_ms() if known is None else known.at_ms,
@@ -147,7 +162,8 @@ class FactTable:
                 count=1 if known is None else known.count,
             )
             last = facts.errors[0] if facts.errors else None
-            if last and (last.message, last.batch_id) == (error.message, error.batch_id):
+            same = last and (last.message, last.batch_id) == (error.message, error.batch_id)
+            if last and same and goes_on:
                 error.count += last.count
                 facts.errors[0] = error
             else:

@@ -77,7 +77,8 @@ class ChangelogWriter:
         except CheckpointError as failure:
             raise CheckpointError(
                 f"{subtask.id}: the changelog of batch {sealed.batch_id} cannot be written to "
-                f"{files.root}, so the batch is not sealed: {failure}"
+                f"{files.root}, so the batch is not sealed: {failure}",
+                reason=failure.reason,
             ) from failure
         return named
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.checkpoint.file_systems.storage import checksum, file_checksum
 from queryable_state.server.checkpoint.layout import resolve
-from queryable_state.wire.errors import QueryableStateError, RetryLaterError
+from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -80,6 +80,9 @@ class StoredFiles:
         except RetryLaterError:
             raise
         except QueryableStateError as failure:
+            if failure.reason == Reason.STORAGE_WRITE_FAILED:
+                # The local disk refused the copy; the stored file may be intact.
+                raise
             raise _broken(uri, str(failure)) from failure
         size_bytes = path.stat().st_size
         if size_bytes != stored.size_bytes:

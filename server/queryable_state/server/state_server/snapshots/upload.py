@@ -11,7 +11,7 @@ from queryable_state.server.checkpoint.canonical import FILE_NAME, CanonicalWrit
 from queryable_state.server.checkpoint.file_systems.storage import file_checksum, join
 from queryable_state.server.checkpoint.layout import range_folder
 from queryable_state.server.state_server.snapshots.live_records import LiveRecords
-from queryable_state.wire.errors import CheckpointError, RetryLaterError
+from queryable_state.wire.errors import CheckpointError, Reason, RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -171,6 +171,7 @@ def _write_canonical(snapshot: SubtaskSnapshot) -> LocalFile:
     except OSError as problem:
         raise CheckpointError(
             f"a snapshot cannot be written to this executor's disk before it is stored: {path}: "
-            f"{problem}: look at the disk (space, ulimit -f, permissions)"
+            f"{problem}: look at the disk (space, ulimit -f, permissions)",
+            reason=Reason.STORAGE_WRITE_FAILED,
         ) from problem
     return LocalFile(FILE_NAME, path, shared=False)

@@ -17,6 +17,7 @@ from queryable_state.wire.errors import (
     CorruptDataError,
     InternalError,
     QueryableStateError,
+    Reason,
 )
 
 if TYPE_CHECKING:
@@ -68,5 +69,6 @@ def writing_files(directory: Path) -> Iterator[None]:
     except OSError as error:
         raise CheckpointError(
             f"could not write {error.filename or directory}: {error.strerror}: check the space "
-            f"and the permissions of {directory}"
+            f"and the permissions of {directory}",
+            reason=Reason.STORAGE_WRITE_FAILED,
         ) from error
