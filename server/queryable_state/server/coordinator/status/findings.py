@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.server.coordinator.status.failure_findings import failures
 from queryable_state.server.coordinator.status.finding import ERROR, WARNING, finding
 from queryable_state.server.status_texts import age_text, clock_text, count_text
-from queryable_state.v1 import registration_pb2, status_pb2
+from queryable_state.v1 import status_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,14 +26,12 @@ _RECENT_MS = 10 * 60_000
 _INTERVALS = 3
 _LEAST_AGE_MS = 60_000
 _MOST_NAMED = 3
-_CHECKPOINT_FAILED = "CHECKPOINT_FAILED"
-_WRITE_FAILED = "STORAGE_WRITE_FAILED"
 
 
 def findings_of(situation: Situation) -> list[status_pb2.Finding]:
     """All findings, most urgent first."""
     rules = (
-        _failures,
+        failures,
         _refusals,
         _lost_servers,
         _damaged_files,
@@ -49,73 +48,6 @@ def most_urgent_first(findings: list[status_pb2.Finding]) -> list[status_pb2.Fin
     return sorted(findings, key=lambda each: -each.severity)
 
 
-def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
-    description = situation.description
-    if not description.HasField("last_error"):
-        return
-    error = description.last_error
-    ended = description.info.status == registration_pb2.FAILED
-    if not (ended or situation.failing_since_ms):
-        return
-    since_ms = situation.failing_since_ms or error.at_ms
-    times = f" ({count_text(error.count, 'run')} in a row)" if error.count > 1 else ""
-    at = f" at batch {error.batch_id}" if error.batch_id >= 0 else ""
-    if situation.restart_at_ms:
-        state = "failed and is started again"
-    elif ended:
-        state = "has failed and is not started again"
-    else:
-        state = "failed and was started again; it has committed no batch since"
-    if error.record:
-        where = f" in operator {error.operator}" if error.operator else ""
-        key = f", key {error.key_json}" if error.key_json else ""
-        yield finding(
-            "POISON_RECORD",
-            ERROR,
-            since_ms,
-            f"The job {state}{times}: its function fails{at}{where}{key}, at the record "
-            f"{error.record}: {error.message}",
-            "Let the function skip such a record or send it to a side output, or correct it at "
-            "the source; then start the job again from its checkpoint, which repeats the batch.",
-        )
-        return
-    if error.reason == _WRITE_FAILED:
-        goes_on = (
-            "the job goes on by itself at its next restart"
-            if situation.restart_at_ms or not ended
-            else "start the job again with the same checkpoint location"
-        )
-        yield finding(
-            "STORAGE_NOT_WRITABLE",
-            ERROR,
-            since_ms,
-            f"The job {state}{times}{at}, because a write was refused: {error.message}",
-            "Free space or quota, or allow this user to write, at the path named here; then "
-            f"{goes_on}. Nothing that was written is damaged, and no backup is needed.",
-        )
-        return
-    refused = description.checkpoints.last_failure
-    if error.reason == _CHECKPOINT_FAILED and not (refused and refused in error.message):
-        yield finding(
-            "CHECKPOINT_DAMAGED",
-            ERROR,
-            since_ms,
-            f"The job {state}{times}{at}: {error.message}",
-            "Put the files named here back from a backup, or start the job from a savepoint or an "
-            f"older checkpoint: `queryable-state checkpoints {description.checkpoints.root}` lists "
-            "and verifies what is there.",
-        )
-        return
-    yield finding(
-        "JOB_FAILED" if ended and not situation.restart_at_ms else "JOB_RESTARTING",
-        ERROR,
-        since_ms,
-        f"The job {state}{times}{at}: {error.message}",
-        "Remove this cause; `queryable-state errors JOB` shows the whole error, and a start with "
-        "the same checkpoint location continues after the newest committed batch.",
-    )
-
-
 def _refusals(situation: Situation) -> Iterator[status_pb2.Finding]:
     is_told = situation.failing_since_ms and (
         situation.refusal == situation.description.last_error.message
@@ -126,7 +58,9 @@ def _refusals(situation: Situation) -> Iterator[status_pb2.Finding]:
             ERROR,
             0,
             f"The coordinator refuses further batches of the job: {situation.refusal}",
-            "Follow this error, then start the job again with the same checkpoint location.",
+            "Follow this error; a restart strategy decides on the next start of the job."
+            if situation.restarts_watched
+            else "Follow this error, then start the job again with the same checkpoint location.",
         )
 
 

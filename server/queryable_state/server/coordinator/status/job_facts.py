@@ -45,6 +45,8 @@ class JobFacts:
     """The first failure since the last commit; 0: none."""
     restart_at_ms: int = 0
     """When the failed job starts again; 0: no restart is pending."""
+    restarts_watched: bool = False
+    """A restart strategy decides on the next failure."""
     report: BatchReport | None = None
     """The newest one."""
     usual_batch_ms: float = 0.0
@@ -168,6 +170,11 @@ class FactTable:
                 facts.errors[0] = error
             else:
                 facts.errors.appendleft(error)
+
+    def restarts_watched(self, query_id: bytes, *, is_watched: bool) -> None:
+        """Records whether a restart strategy decides on the next failure of a job."""
+        with self.lock:
+            self.of(query_id).restarts_watched = is_watched
 
     def restart_pending(self, query_id: bytes, at_ms: int) -> None:
         """Records when a failed job is started again; 0: no restart is pending any more."""

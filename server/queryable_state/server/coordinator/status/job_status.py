@@ -122,6 +122,7 @@ class JobStatus:
                 now_ms=now_ms,
                 failing_since_ms=facts.failing_since_ms,
                 restart_at_ms=facts.restart_at_ms,
+                restarts_watched=facts.restarts_watched,
                 committed_at_ms=facts.committed_at_ms,
                 usual_batch_ms=round(facts.usual_batch_ms),
                 refusal=refusal,
