@@ -9,6 +9,7 @@ from queryable_state.server.coordinator.model.commits import Commit
 from queryable_state.server.coordinator.status.batch_history import BatchHistory
 from queryable_state.server.coordinator.status.findings import findings_of
 from queryable_state.server.coordinator.status.job_facts import DamagedFile, FactTable
+from queryable_state.server.coordinator.status.job_pace import Pace
 from queryable_state.server.coordinator.status.reports import BatchReport, RunFailure
 from queryable_state.server.coordinator.status.situation import health_of
 from queryable_state.v1 import registration_pb2, status_pb2
@@ -62,8 +63,8 @@ def test_failing_and_old_checkpoints_and_damaged_files_are_found() -> None:
 def test_a_batch_that_takes_much_longer_than_the_others_is_found() -> None:
     batch = status_pb2.BatchTimes(batch_id=6, running_batch_id=7, running_since_ms=NOW_MS - 40_000)
     description = status_pb2.JobDescription(last_batch=batch)
-    assert codes(situation(description, usual_batch_ms=2_000)) == ["BATCH_SLOW"]
-    assert not codes(situation(description, usual_batch_ms=30_000))
+    assert codes(situation(description, pace=Pace(usual_batch_ms=2_000))) == ["BATCH_SLOW"]
+    assert not codes(situation(description, pace=Pace(usual_batch_ms=30_000)))
 
 
 def test_failures_are_counted_once_a_run_and_end_with_a_commit() -> None:

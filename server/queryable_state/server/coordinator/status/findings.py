@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.server.coordinator.status.batch_findings import batches
 from queryable_state.server.coordinator.status.failure_findings import failures
 from queryable_state.server.coordinator.status.finding import ERROR, WARNING, finding
 from queryable_state.server.status_texts import age_text, clock_text, count_text
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 # Spark's default trigger and short pauses of a source are shorter.
 _STUCK_MS = 30_000
-_LONG_BATCH_MS = 30_000
-_TIMES_USUAL = 5
-_NO_BATCH_MS = 30_000
 _RECENT_MS = 10 * 60_000
 _INTERVALS = 3
 _LEAST_AGE_MS = 60_000
@@ -35,7 +33,7 @@ def findings_of(situation: Situation) -> list[status_pb2.Finding]:
         _refusals,
         _lost_servers,
         _damaged_files,
-        _batches,
+        batches,
         _watermarks,
         _checkpoints,
     )
@@ -114,39 +112,6 @@ def _damaged_files(situation: Situation) -> Iterator[status_pb2.Finding]:
             "An older checkpoint and its changelogs were used instead; check the disk or the "
             "store of this path, and take a savepoint once the job runs.",
         )
-
-
-def _batches(situation: Situation) -> Iterator[status_pb2.Finding]:
-    if not situation.is_running or situation.failing_since_ms:
-        return
-    description, now_ms = situation.description, situation.now_ms
-    batch = description.last_batch
-    if batch.running_batch_id >= 0 and batch.running_since_ms:
-        age_ms = now_ms - batch.running_since_ms
-        if age_ms >= max(_LONG_BATCH_MS, _TIMES_USUAL * situation.usual_batch_ms):
-            usual = (
-                f"; the batches before it took {age_text(situation.usual_batch_ms)}"
-                if situation.usual_batch_ms
-                else ""
-            )
-            yield finding(
-                "BATCH_SLOW",
-                WARNING,
-                batch.running_since_ms,
-                f"Batch {batch.running_batch_id} has been running for {age_text(age_ms)}{usual}.",
-                "Look at its tasks in the Spark UI, and at `queryable-state status JOB` for "
-                "restores and lost servers.",
-            )
-    elif batch.batch_id < 0 and not situation.committed_at_ms:
-        age_ms = now_ms - description.info.started_at_ms
-        if description.info.started_at_ms and age_ms >= _NO_BATCH_MS:
-            yield finding(
-                "NO_BATCH",
-                WARNING,
-                description.info.started_at_ms,
-                f"The job has begun no batch since it was started {age_text(age_ms)} ago.",
-                "Check that its sources have input, and that Spark has executors for it.",
-            )
 
 
 def _watermarks(situation: Situation) -> Iterator[status_pb2.Finding]:

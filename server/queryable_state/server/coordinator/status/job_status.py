@@ -124,7 +124,7 @@ class JobStatus:
                 restart_at_ms=facts.restart_at_ms,
                 restarts_watched=facts.restarts_watched,
                 committed_at_ms=facts.committed_at_ms,
-                usual_batch_ms=round(facts.usual_batch_ms),
+                pace=facts.pace.figures(),
                 refusal=refusal,
                 expects_watermark=expects_watermark,
                 damaged=tuple(facts.damaged),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from queryable_state.server.coordinator.status.job_pace import Pace
 from queryable_state.v1 import registration_pb2
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Situation:
     restarts_watched: bool = False
     """A restart strategy decides on failures: it has attempts left, or has yet to decide."""
     committed_at_ms: int = 0
-    usual_batch_ms: int = 0
+    pace: Pace = field(default_factory=Pace)
     refusal: str = ""
     """Why the newest run was refused; empty: it was not."""
     expects_watermark: bool = False
