@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from typing import TYPE_CHECKING, Any, cast
 
 from tests.waiting import until
@@ -20,6 +21,7 @@ class Query:
 
     def __init__(self) -> None:
         self._over = threading.Event()
+        self.id = uuid.UUID(int=7)
         self.error: Exception | None = None
         self.lastProgress: dict[str, int] | None = None
 
@@ -46,6 +48,7 @@ class Job:
     def __init__(self, strategy: object) -> None:
         self.queries: list[Query] = []
         self.refusal: Exception | None = None
+        self.told: list[str] = []
         decision = RestartDecision(
             strategy,  # type: ignore[arg-type]
             EnvironmentSettings(),
@@ -57,7 +60,14 @@ class Job:
             lambda query: cast("Any", query).error,
             decision,
             start_again=self._start,
+            observer=self,
         )
+
+    def restarts_watched(self, query_id: bytes, *, is_watched: bool) -> None:
+        self.told.append(f"watched {is_watched} {query_id[-1]}")
+
+    def restart_pending(self, query_id: bytes, at_ms: int) -> None:
+        self.told.append(f"pending {at_ms > 0} {query_id[-1]}")
 
     def _start(self) -> StreamingQuery:
         if self.refusal is not None:
@@ -90,6 +100,20 @@ def test_the_last_failure_is_what_the_job_failed_of() -> None:
     assert job.runs.wait_ended(10)
     assert str(job.runs.error) == "2"
     assert len(job.queries) == 3
+
+
+def test_the_observer_knows_of_the_strategy_from_the_start_to_the_last_failure() -> None:
+    job = Job(RestartStrategies.fixed_delay_restart(1, 0))
+    until(lambda: job.told == ["watched True 7"])
+    for number in range(2):
+        until(lambda wanted=number + 1: len(job.queries) == wanted)  # type: ignore[misc]
+        job.queries[number].fail(ERROR)
+    until(lambda: job.told[-1] == "watched False 7")
+    assert job.told[1:-1] == ["pending True 7", "pending False 7"]
+    without = Job(RestartStrategies.no_restart())
+    without.queries[0].fail(ERROR)
+    assert without.runs.ended
+    assert not without.told
 
 
 def test_a_run_that_ends_by_itself_is_the_end() -> None:

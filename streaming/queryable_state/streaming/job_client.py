@@ -87,7 +87,7 @@ class JobClient(JobAddresses):
             decision,
             start_again=start_again,
             is_over=lambda: application.closed,
-            on_restart=lambda at_ms: coordinator.restart_pending(runs.query_id, at_ms),
+            observer=coordinator,
         )
         return cls(application, name, runs, paths=paths, config=config)
 

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from queryable_state.streaming.config.restart_strategy import Failure
 
@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger("queryable_state.streaming")
 
 _POLL_S = 0.05
+
+
+class RestartObserver(Protocol):
+    """Receiver of the plans of a restart strategy."""
+
+    def restarts_watched(self, query_id: bytes, *, is_watched: bool) -> None:
+        """The strategy decides on the next failure of the job; False: no more."""
+
+    def restart_pending(self, query_id: bytes, at_ms: int) -> None:
+        """The failed job starts again then, milliseconds since the epoch; 0: not any more."""
 
 
 class JobRuns:
@@ -39,16 +49,14 @@ class JobRuns:
         *,
         start_again: Callable[[], StreamingQuery],
         is_over: Callable[[], bool] = lambda: False,
-        on_restart: Callable[[int], None] = lambda _: None,
+        observer: RestartObserver | None = None,
     ) -> None:
-        """`on_restart` is told when the failed job starts again, in milliseconds since the epoch;
-        0: not any more."""
         self._label = label
         self._error_of = error_of
         self._decision = decision
         self._start_again = start_again
         self._is_over = is_over
-        self._on_restart = on_restart
+        self._observer = observer
         self._changed = threading.Condition()
         self._cancelled = False
         self._waiting = False
@@ -137,6 +145,7 @@ class JobRuns:
         """Runs the job to its end. A defect in the restart loop ends the job with that error."""
         error: Exception | None = None
         try:
+            self._tell_watched(is_watched=True)
             error = self._run_all()
         except Exception as problem:  # noqa: BLE001 - becomes the error of the job
             _log.exception("job %s is not restarted any more", self._label)
@@ -145,6 +154,15 @@ class JobRuns:
             with self._changed:
                 self._error, self._ended = error, True
                 self._changed.notify_all()
+            self._tell_watched(is_watched=False)
+
+    def _tell_watched(self, *, is_watched: bool) -> None:
+        if self._observer is not None:
+            self._observer.restarts_watched(self.query_id, is_watched=is_watched)
+
+    def _tell_pending(self, at_ms: int) -> None:
+        if self._observer is not None:
+            self._observer.restart_pending(self.query_id, at_ms)
 
     def _run_all(self) -> Exception | None:
         """Waits for each run and restarts it; returns the error of the last run."""
@@ -153,13 +171,13 @@ class JobRuns:
             delay_ms = self._delay_ms(error, progressed=progressed)
             if delay_ms is None:
                 return error
-            self._on_restart(time.time_ns() // 1_000_000 + delay_ms)
+            self._tell_pending(time.time_ns() // 1_000_000 + delay_ms)
             try:
                 if not self._pause(delay_ms):
                     return None
                 error, progressed = self._restart(), False
             finally:
-                self._on_restart(0)
+                self._tell_pending(0)
             if error is None:
                 error, progressed = self._outcome(self.query)
         return None

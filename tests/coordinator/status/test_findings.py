@@ -2,87 +2,25 @@
 
 from __future__ import annotations
 
-import errno
-import os
-from typing import Any
-
 import pytest
+from tests.coordinator.status.situations import NOW_MS, codes, failed, situation
 
-from queryable_state.server.checkpoint.file_systems.storage_errors import translating
 from queryable_state.server.coordinator.model.commits import Commit
 from queryable_state.server.coordinator.status.batch_history import BatchHistory
 from queryable_state.server.coordinator.status.findings import findings_of
 from queryable_state.server.coordinator.status.job_facts import DamagedFile, FactTable
+from queryable_state.server.coordinator.status.job_pace import Pace
 from queryable_state.server.coordinator.status.reports import BatchReport, RunFailure
-from queryable_state.server.coordinator.status.situation import Situation, health_of
+from queryable_state.server.coordinator.status.situation import health_of
 from queryable_state.v1 import registration_pb2, status_pb2
-from queryable_state.wire.errors import CheckpointError
 
-NOW_MS = 1_700_000_000_000
 HEALTH = registration_pb2.JobInfo.Health
 QUERY = bytes(16)
-
-
-def situation(
-    description: status_pb2.JobDescription | None = None,
-    *,
-    status: registration_pb2.JobStatus.ValueType = registration_pb2.RUNNING,
-    **facts: Any,
-) -> Situation:
-    description = description or status_pb2.JobDescription()
-    description.info.status = status
-    if not description.HasField("last_batch"):
-        description.last_batch.running_batch_id = -1
-    return Situation(description=description, now_ms=NOW_MS, **facts)
-
-
-def codes(found: Situation) -> list[str]:
-    return [finding.code for finding in findings_of(found)]
-
-
-def failed(**fields: Any) -> status_pb2.JobDescription:
-    known: dict[str, Any] = {"at_ms": NOW_MS - 1000, "batch_id": 3, "count": 1}
-    error = status_pb2.JobError(**(known | fields))
-    return status_pb2.JobDescription(last_error=error, errors=[error])
 
 
 def test_a_job_with_no_facts_against_it_is_healthy() -> None:
     assert not findings_of(situation())
     assert health_of(situation(), []) == HEALTH.Value("HEALTHY")
-
-
-@pytest.mark.parametrize(
-    ("status", "facts", "health", "code"),
-    [
-        (registration_pb2.FAILED, {"failing_since_ms": 1}, "FAILING", "JOB_FAILED"),
-        (registration_pb2.FAILED, {"restart_at_ms": NOW_MS}, "RESTARTING", "JOB_RESTARTING"),
-        (registration_pb2.RUNNING, {"failing_since_ms": 1}, "RESTARTING", "JOB_RESTARTING"),
-    ],
-)
-def test_a_failed_run_is_never_healthy(
-    status: registration_pb2.JobStatus.ValueType, facts: dict[str, int], health: str, code: str
-) -> None:
-    found = situation(failed(message="ValueError: no"), status=status, **facts)
-    [finding] = findings = findings_of(found)
-    assert finding.code == code
-    assert "ValueError: no" in finding.message
-    assert finding.next_step
-    assert health_of(found, findings) == HEALTH.Value(health)
-
-
-def test_a_poison_record_is_named_with_its_operator_and_key() -> None:
-    error = failed(
-        message="process_element failed: KeyError: 3",
-        operator="count",
-        key_json='"sensor_1"',
-        record="Row(id=7)",
-        count=4,
-    )
-    [finding] = findings_of(situation(error, failing_since_ms=5))
-    assert finding.code == "POISON_RECORD"
-    for part in ("batch 3", "operator count", '"sensor_1"', "Row(id=7)", "4 runs in a row"):
-        assert part in finding.message
-    assert "side output" in finding.next_step
 
 
 def test_a_stuck_watermark_names_the_idle_input() -> None:
@@ -125,8 +63,8 @@ def test_failing_and_old_checkpoints_and_damaged_files_are_found() -> None:
 def test_a_batch_that_takes_much_longer_than_the_others_is_found() -> None:
     batch = status_pb2.BatchTimes(batch_id=6, running_batch_id=7, running_since_ms=NOW_MS - 40_000)
     description = status_pb2.JobDescription(last_batch=batch)
-    assert codes(situation(description, usual_batch_ms=2_000)) == ["BATCH_SLOW"]
-    assert not codes(situation(description, usual_batch_ms=30_000))
+    assert codes(situation(description, pace=Pace(usual_batch_ms=2_000))) == ["BATCH_SLOW"]
+    assert not codes(situation(description, pace=Pace(usual_batch_ms=30_000)))
 
 
 def test_failures_are_counted_once_a_run_and_end_with_a_commit() -> None:
@@ -247,48 +185,3 @@ def test_history_is_thinned_and_bounded() -> None:
     assert points[-1].batch_id == 19_999
     assert {point.rows for point in points} == {20}
     assert [point.batch_id for point in points] == sorted(point.batch_id for point in points)
-
-
-def test_a_run_that_finds_no_intact_checkpoint_names_its_files_and_what_to_do() -> None:
-    error = failed(message="no checkpoint is intact: /state/1.sst", reason="CHECKPOINT_FAILED")
-    [finding] = findings_of(situation(error, failing_since_ms=5))
-    assert (finding.code, finding.severity) == ("CHECKPOINT_DAMAGED", status_pb2.Finding.ERROR)
-    assert "/state/1.sst" in finding.message
-    assert "backup" in finding.next_step
-
-
-def test_a_run_that_failed_because_its_checkpoints_did_is_not_told_to_need_a_backup() -> None:
-    error = failed(message="stopped, the last one: no space left", reason="CHECKPOINT_FAILED")
-    error.checkpoints.failures_in_a_row = 1
-    error.checkpoints.last_failure = "no space left"
-    [restarting, failing] = findings_of(situation(error, failing_since_ms=5))
-    assert (restarting.code, failing.code) == ("JOB_RESTARTING", "CHECKPOINT_FAILING")
-    assert "has room" in failing.next_step
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
-def test_a_refused_write_is_no_damage(number: int) -> None:
-    with pytest.raises(CheckpointError) as refusal, translating("/root/chk-1", "write"):
-        raise OSError(number, os.strerror(number))
-    error = failed(message=refusal.value.message, reason=refusal.value.reason_name)
-    [finding] = findings_of(situation(error, failing_since_ms=5))
-    assert (finding.code, finding.severity) == ("STORAGE_NOT_WRITABLE", status_pb2.Finding.ERROR)
-    assert "cannot write /root/chk-1" in finding.message
-    assert os.strerror(number) in finding.message
-    for part in ("Free space", "Nothing that was written is damaged", "goes on by itself"):
-        assert part in finding.next_step
-
-
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
-def test_a_refused_read_is_damage(number: int) -> None:
-    with pytest.raises(CheckpointError) as refusal, translating("/root/chk-1", "read"):
-        raise OSError(number, os.strerror(number))
-    error = failed(message=refusal.value.message, reason=refusal.value.reason_name)
-    assert codes(situation(error, failing_since_ms=5)) == ["CHECKPOINT_DAMAGED"]
-
-
-def test_a_refusal_that_failed_the_run_is_told_once() -> None:
-    error = failed(message="no checkpoint is intact: /1.sst", reason="CHECKPOINT_FAILED")
-    failing = situation(error, failing_since_ms=5, refusal="no checkpoint is intact: /1.sst")
-    assert codes(failing) == ["CHECKPOINT_DAMAGED"]
-    assert codes(situation(refusal="batch 7 is incomplete")) == ["RUN_REFUSED"]

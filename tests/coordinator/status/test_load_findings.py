@@ -149,9 +149,16 @@ def test_a_key_with_most_queries_is_named_with_its_state() -> None:
     assert "of state 'last' gets 99 % of all queries" in finding.message
 
 
+def test_a_key_with_most_rows_is_hot_at_a_low_rate() -> None:
+    others = {f"key_{n}": 50 for n in range(12)}
+    [finding] = found(table(touched("server-1", {"hot": 900} | others)))
+    assert "60 % of all rows" in finding.message
+    assert not found(table(touched("server-1", {"hot": 599} | others)))
+
+
 def test_even_few_and_rare_keys_are_not_hot() -> None:
     even = {f"key_{n}": 9_000 for n in range(12)}
     few = {"all": 90_000, "others": 10}
-    rare = {"hot": 5_000} | {f"key_{n}": 10 for n in range(12)}
+    rare = {"hot": 500} | {f"key_{n}": 10 for n in range(12)}
     for counts in (even, few, rare):
         assert not found(table(touched("server-1", counts)))

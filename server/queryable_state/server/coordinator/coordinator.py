@@ -207,6 +207,10 @@ class Coordinator:
         """Takes the cause of a failed run, for the status of the job; once for each run."""
         self._parts.facts.run_failed(query_id, run_id, failure)
 
+    def restarts_watched(self, query_id: bytes, *, is_watched: bool) -> None:
+        """Tells whether a restart strategy decides on the next failure of a job."""
+        self._parts.facts.restarts_watched(query_id, is_watched=is_watched)
+
     def restart_pending(self, query_id: bytes, at_ms: int) -> None:
         """Tells when a failed job starts again, milliseconds since the epoch; 0: not any more."""
         self._parts.facts.restart_pending(query_id, at_ms)

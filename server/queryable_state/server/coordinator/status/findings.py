@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.server.coordinator.status.batch_findings import batches
+from queryable_state.server.coordinator.status.failure_findings import failures
 from queryable_state.server.coordinator.status.finding import ERROR, WARNING, finding
 from queryable_state.server.status_texts import age_text, clock_text, count_text
-from queryable_state.v1 import registration_pb2, status_pb2
+from queryable_state.v1 import status_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,25 +20,20 @@ if TYPE_CHECKING:
 
 # Spark's default trigger and short pauses of a source are shorter.
 _STUCK_MS = 30_000
-_LONG_BATCH_MS = 30_000
-_TIMES_USUAL = 5
-_NO_BATCH_MS = 30_000
 _RECENT_MS = 10 * 60_000
 _INTERVALS = 3
 _LEAST_AGE_MS = 60_000
 _MOST_NAMED = 3
-_CHECKPOINT_FAILED = "CHECKPOINT_FAILED"
-_WRITE_FAILED = "STORAGE_WRITE_FAILED"
 
 
 def findings_of(situation: Situation) -> list[status_pb2.Finding]:
     """All findings, most urgent first."""
     rules = (
-        _failures,
+        failures,
         _refusals,
         _lost_servers,
         _damaged_files,
-        _batches,
+        batches,
         _watermarks,
         _checkpoints,
     )
@@ -49,73 +46,6 @@ def most_urgent_first(findings: list[status_pb2.Finding]) -> list[status_pb2.Fin
     return sorted(findings, key=lambda each: -each.severity)
 
 
-def _failures(situation: Situation) -> Iterator[status_pb2.Finding]:
-    description = situation.description
-    if not description.HasField("last_error"):
-        return
-    error = description.last_error
-    ended = description.info.status == registration_pb2.FAILED
-    if not (ended or situation.failing_since_ms):
-        return
-    since_ms = situation.failing_since_ms or error.at_ms
-    times = f" ({count_text(error.count, 'run')} in a row)" if error.count > 1 else ""
-    at = f" at batch {error.batch_id}" if error.batch_id >= 0 else ""
-    if situation.restart_at_ms:
-        state = "failed and is started again"
-    elif ended:
-        state = "has failed and is not started again"
-    else:
-        state = "failed and was started again; it has committed no batch since"
-    if error.record:
-        where = f" in operator {error.operator}" if error.operator else ""
-        key = f", key {error.key_json}" if error.key_json else ""
-        yield finding(
-            "POISON_RECORD",
-            ERROR,
-            since_ms,
-            f"The job {state}{times}: its function fails{at}{where}{key}, at the record "
-            f"{error.record}: {error.message}",
-            "Let the function skip such a record or send it to a side output, or correct it at "
-            "the source; then start the job again from its checkpoint, which repeats the batch.",
-        )
-        return
-    if error.reason == _WRITE_FAILED:
-        goes_on = (
-            "the job goes on by itself at its next restart"
-            if situation.restart_at_ms or not ended
-            else "start the job again with the same checkpoint location"
-        )
-        yield finding(
-            "STORAGE_NOT_WRITABLE",
-            ERROR,
-            since_ms,
-            f"The job {state}{times}{at}, because a write was refused: {error.message}",
-            "Free space or quota, or allow this user to write, at the path named here; then "
-            f"{goes_on}. Nothing that was written is damaged, and no backup is needed.",
-        )
-        return
-    refused = description.checkpoints.last_failure
-    if error.reason == _CHECKPOINT_FAILED and not (refused and refused in error.message):
-        yield finding(
-            "CHECKPOINT_DAMAGED",
-            ERROR,
-            since_ms,
-            f"The job {state}{times}{at}: {error.message}",
-            "Put the files named here back from a backup, or start the job from a savepoint or an "
-            f"older checkpoint: `queryable-state checkpoints {description.checkpoints.root}` lists "
-            "and verifies what is there.",
-        )
-        return
-    yield finding(
-        "JOB_FAILED" if ended and not situation.restart_at_ms else "JOB_RESTARTING",
-        ERROR,
-        since_ms,
-        f"The job {state}{times}{at}: {error.message}",
-        "Remove this cause; `queryable-state errors JOB` shows the whole error, and a start with "
-        "the same checkpoint location continues after the newest committed batch.",
-    )
-
-
 def _refusals(situation: Situation) -> Iterator[status_pb2.Finding]:
     is_told = situation.failing_since_ms and (
         situation.refusal == situation.description.last_error.message
@@ -126,7 +56,9 @@ def _refusals(situation: Situation) -> Iterator[status_pb2.Finding]:
             ERROR,
             0,
             f"The coordinator refuses further batches of the job: {situation.refusal}",
-            "Follow this error, then start the job again with the same checkpoint location.",
+            "Follow this error; a restart strategy decides on the next start of the job."
+            if situation.restarts_watched
+            else "Follow this error, then start the job again with the same checkpoint location.",
         )
 
 
@@ -180,39 +112,6 @@ def _damaged_files(situation: Situation) -> Iterator[status_pb2.Finding]:
             "An older checkpoint and its changelogs were used instead; check the disk or the "
             "store of this path, and take a savepoint once the job runs.",
         )
-
-
-def _batches(situation: Situation) -> Iterator[status_pb2.Finding]:
-    if not situation.is_running or situation.failing_since_ms:
-        return
-    description, now_ms = situation.description, situation.now_ms
-    batch = description.last_batch
-    if batch.running_batch_id >= 0 and batch.running_since_ms:
-        age_ms = now_ms - batch.running_since_ms
-        if age_ms >= max(_LONG_BATCH_MS, _TIMES_USUAL * situation.usual_batch_ms):
-            usual = (
-                f"; the batches before it took {age_text(situation.usual_batch_ms)}"
-                if situation.usual_batch_ms
-                else ""
-            )
-            yield finding(
-                "BATCH_SLOW",
-                WARNING,
-                batch.running_since_ms,
-                f"Batch {batch.running_batch_id} has been running for {age_text(age_ms)}{usual}.",
-                "Look at its tasks in the Spark UI, and at `queryable-state status JOB` for "
-                "restores and lost servers.",
-            )
-    elif batch.batch_id < 0 and not situation.committed_at_ms:
-        age_ms = now_ms - description.info.started_at_ms
-        if description.info.started_at_ms and age_ms >= _NO_BATCH_MS:
-            yield finding(
-                "NO_BATCH",
-                WARNING,
-                description.info.started_at_ms,
-                f"The job has begun no batch since it was started {age_text(age_ms)} ago.",
-                "Check that its sources have input, and that Spark has executors for it.",
-            )
 
 
 def _watermarks(situation: Situation) -> Iterator[status_pb2.Finding]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.status.batch_history import BatchHistory
+from queryable_state.server.coordinator.status.job_pace import JobPace
 from queryable_state.v1 import status_pb2
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ _DAMAGED = 8
 _COMMITS = 16
 _TEXT = 4000
 _RECORD = 1000
-# Weight of the newest batch in the usual duration.
-_NEWEST = 0.2
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,11 @@ class JobFacts:
     """The first failure since the last commit; 0: none."""
     restart_at_ms: int = 0
     """When the failed job starts again; 0: no restart is pending."""
+    restarts_watched: bool = False
+    """A restart strategy decides on the next failure."""
     report: BatchReport | None = None
     """The newest one."""
-    usual_batch_ms: float = 0.0
-    """Average duration of the batches, newer ones weigh more."""
+    pace: JobPace = field(default_factory=JobPace)
     commit_ms: dict[int, int] = field(default_factory=dict)
     """Duration of the publication of the newest commits, by batch."""
     visible_at_ms: dict[int, int] = field(default_factory=dict)
@@ -123,8 +123,7 @@ class FactTable:
             if before is not None and before.batch_id == report.batch_id:
                 return
             facts.report = report
-            usual = facts.usual_batch_ms or report.duration_ms
-            facts.usual_batch_ms = usual + _NEWEST * (report.duration_ms - usual)
+            facts.pace.reported(report)
             facts.rows_since += report.rows
             for position, source in enumerate(report.sources):
                 if source.rows or position not in facts.source_rows_at_ms:
@@ -168,6 +167,11 @@ class FactTable:
                 facts.errors[0] = error
             else:
                 facts.errors.appendleft(error)
+
+    def restarts_watched(self, query_id: bytes, *, is_watched: bool) -> None:
+        """Records whether a restart strategy decides on the next failure of a job."""
+        with self.lock:
+            self.of(query_id).restarts_watched = is_watched
 
     def restart_pending(self, query_id: bytes, at_ms: int) -> None:
         """Records when a failed job is started again; 0: no restart is pending any more."""

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 _LEAST_REFUSED = 20
 _MOST_CLIENTS = 3
 
-# A key is hot with this share of all touches, at this rate, among at least so many keys: a state
-# with few keys is made so.
+# A key is hot with this share of all touches at this rate, or with most of them at a lower rate,
+# among at least so many keys: a state with few keys is made so.
 _SHARE = 0.3
+_MAJORITY = 0.5
+_LEAST_OF_MAJORITY = 600
 _LEAST_A_MINUTE = 6000
 _LEAST_KEYS = 10
 
@@ -70,7 +72,9 @@ def _refused_clients(load: LoadTable, query_id: bytes) -> Iterator[status_pb2.Fi
 def _hot_keys(load: LoadTable, query_id: bytes) -> Iterator[status_pb2.Finding]:
     told: set[tuple[str, str]] = set()
     for key in load.busiest_keys(query_id):
-        if key.count < max(_LEAST_A_MINUTE, _SHARE * key.total) or key.keys < _LEAST_KEYS:
+        is_busy = key.count >= max(_LEAST_A_MINUTE, _SHARE * key.total)
+        has_most = key.count >= max(_LEAST_OF_MAJORITY, _MAJORITY * key.total)
+        if key.keys < _LEAST_KEYS or not (is_busy or has_most):
             continue
         share = f"{100 * min(1.0, key.count / key.total):.0f} %"
         show = "`queryable-state hotkeys JOB` shows the shares"

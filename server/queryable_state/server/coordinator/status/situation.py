@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from queryable_state.server.coordinator.status.job_pace import Pace
 from queryable_state.v1 import registration_pb2
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ class Situation:
     now_ms: int
     failing_since_ms: int = 0
     restart_at_ms: int = 0
+    restarts_watched: bool = False
+    """A restart strategy decides on failures: it has attempts left, or has yet to decide."""
     committed_at_ms: int = 0
-    usual_batch_ms: int = 0
+    pace: Pace = field(default_factory=Pace)
     refusal: str = ""
     """Why the newest run was refused; empty: it was not."""
     expects_watermark: bool = False
@@ -32,6 +35,11 @@ class Situation:
     damaged: Sequence[DamagedFile] = ()
     departures: Sequence[tuple[Departure, Succession]] = ()
     """Lost servers that had state of the job, newest first."""
+
+    @property
+    def restarts_itself(self) -> bool:
+        """The job needs no start by hand, as far as is known."""
+        return self.restarts_watched or self.restart_at_ms > 0
 
     @property
     def is_running(self) -> bool:
@@ -45,12 +53,14 @@ def health_of(
     health = registration_pb2.JobInfo
     status = situation.description.info.status
     if status == registration_pb2.FAILED:
-        return health.RESTARTING if situation.restart_at_ms else health.FAILING
+        return health.RESTARTING if situation.restarts_itself else health.FAILING
     if status == registration_pb2.FINISHED:
         # A run that failed is reported as ended first, and its cause a moment later.
         if situation.restart_at_ms:
             return health.RESTARTING
-        return health.FAILING if situation.failing_since_ms else health.ENDED
+        if not situation.failing_since_ms:
+            return health.ENDED
+        return health.RESTARTING if situation.restarts_watched else health.FAILING
     if situation.refusal:
         return health.FAILING
     if situation.failing_since_ms:

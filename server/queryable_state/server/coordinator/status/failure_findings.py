@@ -1,0 +1,88 @@
+"""Findings on failed runs: the cause, whether the job starts again by itself, and what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.status.finding import ERROR, finding
+from queryable_state.server.status_texts import clock_text, count_text
+from queryable_state.v1 import registration_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from queryable_state.server.coordinator.status.situation import Situation
+    from queryable_state.v1 import status_pb2
+
+_CHECKPOINT_FAILED = "CHECKPOINT_FAILED"
+_WRITE_FAILED = "STORAGE_WRITE_FAILED"
+_BY_HAND = "start the job again with the same checkpoint location"
+
+
+def failures(situation: Situation) -> Iterator[status_pb2.Finding]:
+    """The newest failure, as long as no batch has been committed since."""
+    description = situation.description
+    ended = description.info.status == registration_pb2.FAILED
+    if not description.HasField("last_error") or not (ended or situation.failing_since_ms):
+        return
+    error = description.last_error
+    times = f" ({count_text(error.count, 'run')} in a row)" if error.count > 1 else ""
+    at = f" at batch {error.batch_id}" if error.batch_id >= 0 else ""
+    what = f"The job {_state(situation, is_down=ended)}{times}"
+    restarts = situation.restarts_itself or not ended
+    refused = description.checkpoints.last_failure
+    if error.record:
+        code = "POISON_RECORD"
+        where = f" in operator {error.operator}" if error.operator else ""
+        key = f", key {error.key_json}" if error.key_json else ""
+        message = (
+            f"{what}: its function fails{at}{where}{key}, at the record {error.record}: "
+            f"{error.message}"
+        )
+        step = (
+            "Correct the record at the source: each restart repeats the batch. Or let the "
+            "function skip such a record or send it to a side output: cancel the job, and start "
+            "the changed program with the same checkpoint location."
+            if restarts
+            else "Let the function skip such a record or send it to a side output, or correct it "
+            f"at the source; then {_BY_HAND}, which repeats the batch."
+        )
+    elif error.reason == _WRITE_FAILED:
+        code = "STORAGE_NOT_WRITABLE"
+        message = f"{what}{at}, because a write was refused: {error.message}"
+        then = "the job goes on by itself" if restarts else _BY_HAND
+        step = (
+            "Free space or quota, or allow this user to write, at the path named here; then "
+            f"{then}. Nothing that was written is damaged, and no backup is needed."
+        )
+    elif error.reason == _CHECKPOINT_FAILED and not (refused and refused in error.message):
+        code = "CHECKPOINT_DAMAGED"
+        message = f"{what}{at}: {error.message}"
+        step = (
+            "Put the files named here back from a backup, or start the job from a savepoint or an "
+            f"older checkpoint: `queryable-state checkpoints {description.checkpoints.root}` lists "
+            "and verifies what is there."
+        )
+    else:
+        code = "JOB_RESTARTING" if restarts else "JOB_FAILED"
+        message = f"{what}{at}: {error.message}"
+        then = (
+            "a restart continues after the newest committed batch"
+            if restarts
+            else "a start with the same checkpoint location continues after the newest committed "
+            "batch"
+        )
+        step = f"Remove this cause; `queryable-state errors JOB` shows the whole error, and {then}."
+    yield finding(code, ERROR, situation.failing_since_ms or error.at_ms, message, step)
+
+
+def _state(situation: Situation, *, is_down: bool) -> str:
+    if situation.restart_at_ms > situation.now_ms:
+        return f"failed and is started again by itself at {clock_text(situation.restart_at_ms)}"
+    if situation.restart_at_ms:
+        return "failed and is being started again by itself"
+    if is_down and situation.restarts_watched:
+        return "failed, and its restart strategy decides now when it is started again"
+    if is_down:
+        return "has failed and is not started again"
+    return "failed and was started again; it has committed no batch since"
