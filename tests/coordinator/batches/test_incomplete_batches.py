@@ -249,7 +249,8 @@ def test_lost_files_of_the_newest_batch_are_accepted_where_missing_state_is(
         again(job, 3)
         job.begin(3)
         assert not job.root.manifest(2).changelogs  # type: ignore[union-attr]
-    assert "the state of batch 2 is lost from the root" in caplog.text
+    assert "(batch 2, operator 'op': changelog/2/op): their state is lost" in caplog.text
+    assert "withdrawn" not in caplog.text
 
 
 def test_a_batch_of_this_run_that_no_operator_ran_in_lost_no_files(tmp_path: Path) -> None:

@@ -68,17 +68,16 @@ class MissingManifests:
             expected = _expected(root, batch, operators, made)
             manifest.operators.extend(batch_operators(expected))
             gaps = self._gaps(root, batch, manifest.changelogs, expected)
-            if gaps and batch == up_to and not lost:
-                lacks = f"{root.uri} has no changelog of all its key groups"
-                error: IncompleteBatchError | LostBatchError
-                if start is not None and batch > start.after:
-                    error = IncompleteBatchError.of(batch, f"job {job_name!r}, {gaps[0]}", lacks)
-                else:
-                    where = f"job {job_name!r}: {root.uri} lacks changelogs of it"
-                    error = LostBatchError.of(
-                        batch, f"{where} ({_shown(gaps)})", _left(root, batch - 1)
-                    )
-                if self._strict and not root.config.allow_missing_state:
+            if gaps and batch == up_to and not (lost or root.config.allow_missing_state):
+                if self._strict and (start is None or batch <= start.after):
+                    lacks = f"job {job_name!r}: {root.uri} lacks changelogs of it ({_shown(gaps)})"
+                    raise LostBatchError.of(batch, lacks, _left(root, batch - 1))
+                error = IncompleteBatchError.of(
+                    batch,
+                    f"job {job_name!r}, {gaps[0]}",
+                    f"{root.uri} has no changelog of all its key groups",
+                )
+                if self._strict:
                     raise error
                 _log.error("%s: %s", error.reason_name, error)
             else:
