@@ -94,7 +94,8 @@ def losses(root: Path, newest: int) -> Iterator[Gone]:
 def outcome_of(log: str, gone: Gone, newest: int) -> str:
     """How the log of a driver says that the job was refused; empty: not, or not by name."""
     for line in log.splitlines():
-        if _WITHDRAWN in line and gone.batch == newest and _names(line, f"batch {newest}"):
+        withdrawn = _WITHDRAWN in line or f"commit of batch {newest} is withdrawn" in line
+        if withdrawn and gone.batch == newest and _names(line, f"batch {newest}"):
             return _WITHDRAWN
         if _REFUSALS.search(line) and any(_names(line, name) for name in gone.names):
             return "refused"

@@ -51,6 +51,7 @@ def test_files_since_the_newest_checkpoint_can_be_lost(root: Path) -> None:
         ("CheckpointError: the root lacks changelogs (batch 6, operator 'ledger')", "refused"),
         ("PARTIAL_BATCH: Spark committed batch 6, and the operator did not run", "PARTIAL_BATCH"),
         ("PARTIAL_BATCH: Spark committed batch 5, and the operator did not run", ""),
+        ("CHECKPOINT_FAILED: lost: Spark's commit of batch 6 is withdrawn", "PARTIAL_BATCH"),
         ("CheckpointError: the root lacks changelogs (batch 61, operator 'ledger')", ""),
         ("CheckpointError: something is missing", ""),
         (f"WARN {CHANGELOG} is slow", ""),

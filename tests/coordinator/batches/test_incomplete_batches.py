@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,12 +12,10 @@ from tests.coordinator.drivers import QUERY, driver, subtask_of
 from tests.waiting import until
 
 from queryable_state.server.checkpoint import layout
-from queryable_state.server.coordinator import OperatorLayout
+from queryable_state.server.coordinator import JobConfig, OperatorLayout
 from queryable_state.wire.errors import CheckpointError, JobError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.coordinator.drivers import Driver
     from tests.coordinator.peer import Peer, StartPeer
 
@@ -201,13 +200,68 @@ def test_a_lost_manifest_of_the_newest_batch_is_made_of_its_changelogs(tmp_path:
         assert len(job.root.manifest(2).changelogs) == 2  # type: ignore[union-attr]
 
 
-def test_the_newest_batch_without_its_changelogs_runs_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lost", "missing"),
+    [
+        (("",), "operator 'op': changelog/2/op)"),
+        (("_manifest-00000001", "op/64-127/1-21"), "changelog/2/op (key groups 64-127)"),
+    ],
+    ids=["folder", "manifest and changelog"],
+)
+def test_lost_files_of_the_newest_batch_are_named_and_it_runs_again(
+    tmp_path: Path, lost: tuple[str, ...], missing: str
+) -> None:
     lives_on(tmp_path, 3)
     with driver(tmp_path, strict=True) as job:
+        for name in lost:
+            path = job.root.path(f"{layout.batch_folder(2)}/{name}".rstrip("/"))
+            assert Path(path).exists()
+            (job.root.storage.delete if name else job.root.storage.delete_tree)(path)
+        again(job, 3)
+        with pytest.raises(CheckpointError) as refused:
+            job.begin(3)
+        assert refused.value.reason == Reason.CHECKPOINT_FAILED
+        for text in (
+            "batch 2 is committed in Spark's commits/",
+            f"{job.root.uri} lacks changelogs of it",
+            missing,
+            "newest complete batch is 1, which can be restored from the changelogs since batch 0",
+            "the next run of the query begins with the batch again",
+            "from a backup",
+            "savepoint",
+            "spark.queryable_state.allow_missing_state=true",
+        ):
+            assert text in refused.value.message
+        assert "foreachBatch" not in refused.value.message
+        until(lambda: job.engine.newest_commit(QUERY) == 1)
+        _, job.run_id = job.engine.start("job", query_id=QUERY)
+        job.coordinator.run_started(QUERY, "", OPERATORS)
+        write(job, 2)
+        assert job.coordinator.settle(QUERY, 2, 10.0)
+
+
+def test_lost_files_of_the_newest_batch_are_accepted_where_missing_state_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lives_on(tmp_path, 3)
+    with driver(tmp_path, JobConfig(allow_missing_state=True), strict=True) as job:
         job.root.storage.delete_tree(job.root.path(layout.batch_folder(2)))
         again(job, 3)
-        with pytest.raises(JobError, match="has no changelog of all its key groups"):
+        job.begin(3)
+        assert not job.root.manifest(2).changelogs  # type: ignore[union-attr]
+    assert "(batch 2, operator 'op': changelog/2/op): their state is lost" in caplog.text
+    assert "withdrawn" not in caplog.text
+
+
+def test_a_batch_of_this_run_that_no_operator_ran_in_lost_no_files(tmp_path: Path) -> None:
+    lives_on(tmp_path, 2)
+    with driver(tmp_path, strict=True) as job:
+        again(job, 2)
+        job.engine.plan(QUERY, 2)
+        job.engine.commit(QUERY, 2)
+        with pytest.raises(JobError, match="foreachBatch") as refused:
             job.begin(3)
+        assert refused.value.reason == Reason.PARTIAL_BATCH
         until(lambda: job.engine.newest_commit(QUERY) == 1)
 
 
@@ -219,8 +273,10 @@ def test_an_older_batch_without_a_changelog_is_refused(tmp_path: Path) -> None:
         first = next(iter(job.root.storage.walk(folder)))
         job.root.storage.delete(f"{folder}/{first.path}")
         again(job, 3)
-        with pytest.raises(CheckpointError, match="batch 1, operator 'op'"):
+        with pytest.raises(CheckpointError) as refused:
             job.begin(3)
+        assert "(batch 1, operator 'op': changelog/1/op (key groups 0-63))" in refused.value.message
+        assert "newest complete batch is 0" in refused.value.message
 
 
 def test_registrations_that_a_manifest_names_must_be_there(tmp_path: Path) -> None:

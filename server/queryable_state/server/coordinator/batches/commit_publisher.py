@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.batches.checks import BatchAnomaly
     from queryable_state.server.coordinator.batches.completeness import Completeness
     from queryable_state.server.coordinator.batches.manifests import Manifests
-    from queryable_state.server.coordinator.batches.missed import IncompleteBatchError
+    from queryable_state.server.coordinator.batches.missed import (
+        IncompleteBatchError,
+        LostBatchError,
+    )
     from queryable_state.server.coordinator.batches.pending_timers import PendingTimers
     from queryable_state.server.coordinator.model.commits import CommitRound
     from queryable_state.server.coordinator.model.engine import Engine
@@ -105,7 +108,9 @@ class CommitPublisher:
             _log.error("%s: %s", error.reason_name, error)
             self._batches.count_incomplete(query_id)
 
-    def refuse(self, query_id: bytes, run_id: bytes, error: IncompleteBatchError) -> None:
+    def refuse(
+        self, query_id: bytes, run_id: bytes, error: IncompleteBatchError | LostBatchError
+    ) -> None:
         """Starts the refusal of an incomplete batch, and returns at once."""
         with self._lock:
             if not self._closed:
@@ -198,7 +203,9 @@ class CommitPublisher:
             ),
         )
 
-    def _refuse(self, query_id: bytes, run_id: bytes, error: IncompleteBatchError) -> None:
+    def _refuse(
+        self, query_id: bytes, run_id: bytes, error: IncompleteBatchError | LostBatchError
+    ) -> None:
         try:
             self._refusals.refuse(query_id, run_id, error)
         except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread

@@ -70,10 +70,15 @@ class Completeness:
 
 def uncovered(files: Iterable[ChangelogFile], layout: OperatorLayout) -> list[int]:
     """Returns the subtasks of an operator that these changelogs do not cover completely."""
+    parallelism, max_parallelism = layout.parallelism, layout.max_parallelism
+    missing = uncovered_key_groups(files, layout)
+    return sorted({subtask_of(group, parallelism, max_parallelism) for group in missing})
+
+
+def uncovered_key_groups(files: Iterable[ChangelogFile], layout: OperatorLayout) -> list[int]:
+    """Returns the key groups of an operator that no changelog of it covers, ascending."""
     sealed: set[int] = set()
     for file in files:
         if file.operator_uid == layout.uid:
             sealed.update(range(file.first_key_group, file.last_key_group + 1))
-    parallelism, max_parallelism = layout.parallelism, layout.max_parallelism
-    missing = (group for group in range(max_parallelism) if group not in sealed)
-    return sorted({subtask_of(group, parallelism, max_parallelism) for group in missing})
+    return [group for group in range(layout.max_parallelism) if group not in sealed]

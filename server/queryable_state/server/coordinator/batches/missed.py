@@ -1,11 +1,11 @@
-"""An operator that missed a committed batch, and the error that says so."""
+"""Committed batches that lack records of an operator, and the errors that refuse them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.wire.errors import JobError, Reason
+from queryable_state.wire.errors import CheckpointError, JobError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,31 @@ class IncompleteBatchError(JobError):
             'none of its rows, as behind where("1=0")). In each batch run an action that reads the '
             'whole output, for example .write.format("noop").mode("overwrite").save(); or set '
             "spark.queryable_state.strict=false to go on without such records"
+        )
+        error.batch_id = batch_id
+        return error
+
+
+class LostBatchError(CheckpointError):
+    """The state root lacks changelogs of the newest batch that an earlier run committed."""
+
+    batch_id: int = -1
+
+    @classmethod
+    def of(cls, batch_id: int, lacks: str, left: str) -> LostBatchError:
+        """The error of a batch; `lacks` names job, root and files, `left` the state that is left.
+
+        The files do not show whether they were removed or never written.
+        """
+        error = cls(
+            f"batch {batch_id} is committed in Spark's commits/, and {lacks}: the state of batch "
+            f"{batch_id} is lost from the root. Files were removed, or the earlier run ended "
+            f"before it refused a batch in which the operator did not run. {left}. Spark's commit "
+            f"of batch {batch_id} is withdrawn, so the next run of the query begins with the batch "
+            "again, of the same offsets. If the source no longer has these rows, put back the "
+            f"files and commits/{batch_id} from a backup, start the job from a savepoint, or put "
+            f"back commits/{batch_id} alone and allow missing state "
+            "(spark.queryable_state.allow_missing_state=true) to go on without these records"
         )
         error.batch_id = batch_id
         return error

@@ -1,4 +1,4 @@
-"""Refusal of a batch that the engine committed and an operator missed."""
+"""Refusal of a batch that the engine committed and whose records are not all in the state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     import threading
 
     from queryable_state.server.coordinator.batches.batches import Batches
-    from queryable_state.server.coordinator.batches.missed import IncompleteBatchError
+    from queryable_state.server.coordinator.batches.missed import (
+        IncompleteBatchError,
+        LostBatchError,
+    )
     from queryable_state.server.coordinator.model.engine import Engine
     from queryable_state.server.coordinator.roots.fencing import Fencing
 
@@ -38,7 +41,9 @@ class Refusals:
         self._fencing = fencing
         self._stopping = stopping
 
-    def refuse(self, query_id: bytes, run_id: bytes, error: IncompleteBatchError) -> None:
+    def refuse(
+        self, query_id: bytes, run_id: bytes, error: IncompleteBatchError | LostBatchError
+    ) -> None:
         """Refuses a batch of a run, once; may be repeated."""
         if not self._batches.refuse(query_id, error):
             return

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.coordinator.batches.missed import IncompleteBatchError
+from queryable_state.server.coordinator.batches.missed import IncompleteBatchError, LostBatchError
 from queryable_state.wire.errors import QueryableStateError, SupersededError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class BatchCommits:
         """
         try:
             self._run_binder.bind(request, info, still_newest)
-        except IncompleteBatchError as error:
+        except (IncompleteBatchError, LostBatchError) as error:
             self._publisher.refuse(request.query_id, request.run_id, error)
             raise
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import Manifest
-from queryable_state.server.coordinator.batches.completeness import uncovered
+from queryable_state.server.checkpoint.layout import batch_folder, quote
+from queryable_state.server.coordinator.batches.completeness import uncovered_key_groups
 from queryable_state.server.coordinator.batches.manifests import (
     FORMAT_VERSION,
     batch_operators,
     list_committed,
 )
-from queryable_state.server.coordinator.batches.missed import IncompleteBatchError
+from queryable_state.server.coordinator.batches.missed import IncompleteBatchError, LostBatchError
 from queryable_state.server.coordinator.model.operators import OperatorLayout
 from queryable_state.wire.errors import CheckpointError, QueryableStateError
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         OperatorSnapshot,
     )
     from queryable_state.server.coordinator.model.engine import BatchClocks, Engine
+    from queryable_state.server.coordinator.model.run import RunStart
     from queryable_state.server.coordinator.roots.job_roots import JobRoot
 
 _log = logging.getLogger(__name__)
@@ -37,47 +40,52 @@ class MissingManifests:
 
     A driver can die between the engine's commit of a batch and the manifest. The batch consists of
     its changelogs then, if every operator that had input has one for each of its key groups. If
-    not, an operator may have missed the newest batch, which runs again. An older batch had a
-    manifest before the next one began: files of it are lost.
+    not, files of the batch are lost, or an operator missed it. The newest batch runs again. An
+    older batch had a manifest before the next one began: files of it are lost.
     """
 
     def __init__(self, engine: Engine, *, strict: bool) -> None:
         self._engine = engine
         self._strict = strict
 
-    def complete(
-        self, root: JobRoot, job_name: str, up_to: int, operators: Sequence[OperatorLayout]
-    ) -> None:
+    def complete(self, root: JobRoot, job_name: str, up_to: int, start: RunStart | None) -> None:
         """Writes the manifests that are missing since the newest checkpoint, up to a batch.
 
-        Raises IncompleteBatchError if an operator missed the newest batch, CheckpointError if
-        changelogs of an older one are missing.
+        `start` is that of the run that goes on, None if it is unknown. Raises IncompleteBatchError
+        if an operator missed the newest batch and this run committed it, LostBatchError if an
+        earlier run did, CheckpointError if changelogs of an older batch are missing.
         """
+        operators = () if start is None else start.operators
         checkpoints = root.checkpoints()
         base = checkpoints[0].version if checkpoints else root.first_batch - 1
         have = {manifest.batch_id for manifest in root.manifests(base, up_to)}
         missing = [batch for batch in range(base + 1, up_to + 1) if batch not in have]
         lost: list[str] = []
+        first_lost = up_to
         made: list[Manifest] = []
         for batch in missing:
             manifest = self._made(root, batch)
             expected = _expected(root, batch, operators, made)
             manifest.operators.extend(batch_operators(expected))
             gaps = self._gaps(root, batch, manifest.changelogs, expected)
-            if gaps and batch == up_to and not lost:
+            if gaps and batch == up_to and not (lost or root.config.allow_missing_state):
+                if self._strict and (start is None or batch <= start.after):
+                    lacks = f"job {job_name!r}: {root.uri} lacks changelogs of it ({_shown(gaps)})"
+                    raise LostBatchError.of(batch, lacks, _left(root, batch - 1))
                 error = IncompleteBatchError.of(
                     batch,
                     f"job {job_name!r}, {gaps[0]}",
                     f"{root.uri} has no changelog of all its key groups",
                 )
-                if self._strict and not root.config.allow_missing_state:
+                if self._strict:
                     raise error
                 _log.error("%s: %s", error.reason_name, error)
             else:
+                first_lost = first_lost if lost or not gaps else batch
                 lost += (f"batch {batch}, {gap}" for gap in gaps)
             made.append(manifest)
         if lost:
-            self._refuse(root, base, lost)
+            self._refuse(root, lost, _left(root, first_lost - 1))
         for manifest in made:
             files = len(manifest.changelogs)
             _log.info("batch %d: its manifest is made of %d changelogs", manifest.batch_id, files)
@@ -103,12 +111,12 @@ class MissingManifests:
         files: Sequence[ChangelogFile],
         expected: Iterable[OperatorLayout],
     ) -> list[str]:
-        """Text naming the operators that had input in a batch and lack changelogs of it."""
+        """Text naming the operators that had input in a batch, and the changelogs they lack."""
         return [
-            f"operator {layout.uid!r}"
-            for layout in expected
-            if uncovered(files, layout)
-            and self._engine.has_input(root.query_id, batch, layout.sources)
+            f"operator {operator.uid!r}: {_folders(batch, operator, missing)}"
+            for operator in expected
+            if (missing := uncovered_key_groups(files, operator))
+            and self._engine.has_input(root.query_id, batch, operator.sources)
         ]
 
     def _clocks(self, root: JobRoot, batch: int) -> BatchClocks:
@@ -120,12 +128,11 @@ class MissingManifests:
                 f"cannot be told without Spark's offsets: {failure}"
             ) from failure
 
-    def _refuse(self, root: JobRoot, base: int, lost: Sequence[str]) -> None:
-        shown = "; ".join(lost[:_SHOWN]) + ("; ..." if len(lost) > _SHOWN else "")
+    def _refuse(self, root: JobRoot, lost: Sequence[str], left: str) -> None:
         broken = "; ".join(f"{b.path}: {b.problem}" for b in root.root.broken_checkpoints())
         text = (
-            f"{root.uri} lacks changelogs of batches that the query has committed ({shown}) since "
-            f"its newest usable copy, which is as of batch {base}"
+            f"{root.uri} lacks changelogs of batches that are committed in Spark's commits/ "
+            f"({_shown(lost)}): their state is lost from the root. {left}"
             + (f"; not usable are {broken}" if broken else "")
         )
         if not root.config.allow_missing_state:
@@ -135,6 +142,37 @@ class MissingManifests:
                 "(spark.queryable_state.allow_missing_state=true) to go on without these records"
             )
         _log.error("%s: the query goes on without these records, as it is allowed to", text)
+
+
+def _shown(texts: Sequence[str]) -> str:
+    return "; ".join(texts[:_SHOWN]) + ("; ..." if len(texts) > _SHOWN else "")
+
+
+def _folders(batch: int, operator: OperatorLayout, missing: Sequence[int]) -> str:
+    """The folder of an operator's changelogs of a batch, and the key groups it has no file of."""
+    folder = f"{batch_folder(batch)}/{quote(operator.uid)}"
+    if len(missing) == operator.max_parallelism:
+        return folder
+    runs = [
+        [group for _, group in run]
+        for _, run in groupby(enumerate(missing), lambda each: each[1] - each[0])
+    ]
+    return f"{folder} (key groups {', '.join(f'{run[0]}-{run[-1]}' for run in runs)})"
+
+
+def _left(root: JobRoot, complete_to: int) -> str:
+    """Text naming the newest complete batch of a root, and the copy from which it is restored."""
+    checkpoints = root.checkpoints()
+    if checkpoints:
+        newest = checkpoints[0]
+        copy = f"checkpoint {newest.checkpoint_id} as of batch {newest.version}"
+    elif root.registrations.restored_from:
+        copy = f"the savepoint {root.registrations.restored_from}"
+    elif complete_to < root.first_batch:
+        return f"No batch before {root.first_batch} has state in the root"
+    else:
+        copy = f"the changelogs since batch {root.first_batch}"
+    return f"The newest complete batch is {complete_to}, which can be restored from {copy}"
 
 
 def _expected(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from queryable_state.server.checkpoint.state_root import StateRoot
     from queryable_state.server.coordinator.model.engine import Engine
     from queryable_state.server.coordinator.model.job_config import JobConfig
-    from queryable_state.server.coordinator.model.operators import OperatorLayout
+    from queryable_state.server.coordinator.model.run import RunStart
     from queryable_state.server.coordinator.roots.job_roots import JobRoot
 
 
@@ -129,15 +129,15 @@ class RootLoader:
         batch_id: int,
         *,
         complete_to: int,
-        operators: Sequence[OperatorLayout],
+        start: RunStart | None,
     ) -> JobRoot:
         """Fills in what the root has for a run that begins at a batch.
 
         Everything before the batch is there; batches up to `complete_to` have their manifests.
-        `operators` are those of the run, as far as they are known. Raises CheckpointError if state
-        is missing or unreadable, IncompleteBatchError if an operator missed the newest batch,
-        RestoreMismatchError if the root is of another job, SupersededError if another driver
-        runs it.
+        `start` is None if the operators of the run are not known. Raises CheckpointError if state
+        is missing or unreadable, LostBatchError if only that of the newest batch is,
+        IncompleteBatchError if an operator missed a batch of this run, RestoreMismatchError if
+        the root is of another job, SupersededError if another driver runs it.
         """
         root, config = job_root.root, job_root.config
         name, record = root.newest_registrations()
@@ -170,7 +170,7 @@ class RootLoader:
         job_root.fill((name, record), checkpoints, manifests, savepoint)
         if new:
             job_root.write_registrations(record)
-        self._manifests.complete(job_root, job_name, complete_to, operators)
+        self._manifests.complete(job_root, job_name, complete_to, start)
         job_root.survey()
         return job_root
 

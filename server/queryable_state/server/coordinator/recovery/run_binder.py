@@ -17,7 +17,7 @@ from queryable_state.server.job_names import job_label
 from queryable_state.wire.errors import RetryLaterError, SupersededError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from queryable_state.internal.v1 import coordinator_pb2
     from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.engine import Engine, QueryInfo
     from queryable_state.server.coordinator.model.epochs import Epochs
     from queryable_state.server.coordinator.model.job_config import JobConfig, JobConfigs
-    from queryable_state.server.coordinator.model.operators import OperatorLayout
+    from queryable_state.server.coordinator.model.run import RunStart
     from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.roots.endpoint_files import EndpointFiles
     from queryable_state.server.coordinator.roots.job_roots import JobRoots
@@ -133,7 +133,7 @@ class RunBinder:
                 info.name,
                 request.batch_id,
                 complete_to=complete_to,
-                operators=self._operators(query_id),
+                start=self._start(query_id),
             )
             self._check_claims(loaded, info)
             self._take(request, info, config, loaded, fresh=fresh, complete_to=complete_to)
@@ -194,10 +194,10 @@ class RunBinder:
             return
         names = root.config.operators
         if names is None:
-            operators = self._operators(root.query_id)
-            if not operators:
+            start = self._start(root.query_id)
+            if start is None or not start.operators:
                 return
-            names = dict.fromkeys((operator.uid for operator in operators), "")
+            names = dict.fromkeys((operator.uid for operator in start.operators), "")
         label = job_label(info.name, root.query_id)
         root.stored.check_operators(names, label, allow=root.config.allow_non_restored_state)
 
@@ -215,10 +215,10 @@ class RunBinder:
                 retry_after_ms=_RETRY_MS,
             )
 
-    def _operators(self, query_id: bytes) -> Sequence[OperatorLayout]:
+    def _start(self, query_id: bytes) -> RunStart | None:
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            return () if job is None or job.run.start is None else job.run.start.operators
+            return None if job is None else job.run.start
 
     def _committed(self, query_id: bytes) -> int:
         with self._state.transaction():
