@@ -61,6 +61,37 @@ async def test_a_damaged_commit_is_named(query: ReplayedQuery, serving: Serve) -
         await serving(query.root).__aenter__()
 
 
+@pytest.mark.parametrize(
+    ("lost", "says"),
+    [
+        ("state/0/1/4.changelog", r"version 4 in .*state/0/1 is lost: batch 3 is committed.*2"),
+        ("state/0/0/_metadata/schema", r"_metadata/schema is lost: batch 3 is committed"),
+        ("offsets/3", r"offsets/3 is lost: batch 3 is committed"),
+    ],
+)
+@pytest.mark.parametrize("follow", [False, True])
+async def test_a_lost_file_of_a_committed_batch_is_named_as_lost(
+    lost: str, says: str, query: ReplayedQuery, serving: Serve, *, follow: bool
+) -> None:
+    """It is not awaited: the job wrote it before the commit, and will not write it again."""
+    query.commit(3)
+    (query.root / lost).unlink()
+    with pytest.raises(CorruptDataError, match=says):
+        await serving(query.root, follow=follow).__aenter__()
+
+
+async def test_an_empty_folder_in_the_state_is_left_out(
+    query: ReplayedQuery, serving: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    query.commit(3)
+    async with serving(query.root) as server, client_of(server) as client:
+        whole = await everything(client)
+    (query.root / "state" / "7").mkdir()
+    async with serving(query.root) as server, client_of(server) as client:
+        assert await everything(client) == whole
+    assert "state/7 is empty" in caplog.text
+
+
 async def test_the_next_server_removes_what_a_killed_one_left(
     query: ReplayedQuery, serving: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint.file_systems.storage import MissingFileError, join
@@ -15,11 +16,14 @@ from queryable_state.server.native_state.files.operator_metadata import (
 )
 from queryable_state.server.native_state.files.outcomes import damaged, not_yet_written
 from queryable_state.server.native_state.files.store_schema import merge_schemas, parse_schema
+from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
     from queryable_state.server.native_state.files.store_schema import StoreSchema
+
+_warnings = RateLimitedLog(logging.getLogger(__name__))
 
 _METADATA = "_metadata"
 _SCHEMA = "schema"
@@ -36,8 +40,9 @@ class OperatorFiles:
         self._folder = folder
 
     def operators(self, batch: int) -> list[OperatorMetadata]:
-        """The operators as of a batch, by id."""
-        return [self._operator(each, batch) for each in _numbers(self._storage.list(self._folder))]
+        """The operators as of a batch, by id; a folder without anything is none."""
+        numbers = _numbers(self._storage.list(self._folder))
+        return [self._operator(each, batch) for each in numbers if self._has_files(each)]
 
     def store_folder(self, operator_id: int, partition: int, store: str) -> str:
         """The folder with the versions of a store."""
@@ -53,6 +58,15 @@ class OperatorFiles:
             f"operator {operator.operator_id} has no store {store!r}, only "
             f"{', '.join(each.name for each in operator.stores)}"
         )
+
+    def _has_files(self, operator_id: int) -> bool:
+        folder = join(self._folder, str(operator_id))
+        if self._storage.list(folder):
+            return True
+        _warnings.write(
+            logging.WARNING, folder, "%s is empty: it is of no operator and is left out", folder
+        )
+        return False
 
     def _operator(self, operator_id: int, batch: int) -> OperatorMetadata:
         folder = join(self._folder, str(operator_id), _METADATA)

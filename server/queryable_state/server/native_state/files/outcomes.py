@@ -7,6 +7,9 @@ this version does not read.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 from queryable_state.wire.errors import (
     CorruptDataError,
     InvalidRequestError,
@@ -14,12 +17,19 @@ from queryable_state.wire.errors import (
     RetryLaterError,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _RETRY_MS = 50
 _ADVICE = "restore the file, or restart the query from a checkpoint that Spark can read"
 
 
 class NotYetWrittenError(RetryLaterError):
     """Wait: the job has not written the file yet."""
+
+    file: str = ""
+    left: str = ""
+    """What is there in its place; empty: unknown."""
 
 
 class FileRemovedError(RetryLaterError):
@@ -32,9 +42,27 @@ class UnsupportedFormatError(InvalidRequestError):
     default_reason = Reason.UNSUPPORTED
 
 
-def not_yet_written(file: str, what: str) -> NotYetWrittenError:
+def not_yet_written(file: str, what: str, *, left: str = "") -> NotYetWrittenError:
     """The error of a file that the job is about to write."""
-    return NotYetWrittenError(f"{file} does not exist yet: {what}", retry_after_ms=_RETRY_MS)
+    error = NotYetWrittenError(f"{file} does not exist yet: {what}", retry_after_ms=_RETRY_MS)
+    error.file, error.left = file, left
+    return error
+
+
+@contextmanager
+def of_committed(batch: int) -> Iterator[None]:
+    """Turns the error of a missing file into `CorruptDataError`, in reads of a committed batch.
+
+    Spark writes all files of a batch before `commits/N`: one that is missing then was lost.
+    """
+    try:
+        yield
+    except NotYetWrittenError as missing:
+        left = f"; {missing.left}" if missing.left else ""
+        raise CorruptDataError(
+            f"{missing.file or missing} is lost: batch {batch} is committed in commits/{batch}, so "
+            f"it was there{left}: {_ADVICE}"
+        ) from missing
 
 
 def file_removed(file: str) -> FileRemovedError:

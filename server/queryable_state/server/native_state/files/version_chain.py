@@ -49,8 +49,11 @@ def _no_chain(
 ) -> QueryableStateError:
     newest = max(snapshots | deltas, default=0)
     if newest < version:
+        there = f"the newest version there is {newest}"
         return not_yet_written(
-            f"version {version} in {folder}", f"the newest version there is {newest}"
+            f"version {version} in {folder}",
+            there,
+            left=f"{there}, that of batch {newest - 1}" if newest else "no version is there",
         )
     tried = sorted(each for each in snapshots if each <= version and each in avoid)
     if tried:

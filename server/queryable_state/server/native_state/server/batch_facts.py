@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.server.native_state.files.outcomes import of_committed
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -47,7 +49,9 @@ class BatchFacts:
     @classmethod
     def of(cls, checkpoint: QueryCheckpoint, batch: int) -> BatchFacts:
         """Reads the logs; raises as `QueryCheckpoint.commit`. Blocking."""
-        entry, offsets = checkpoint.commit(batch), checkpoint.offsets(batch)
+        entry = checkpoint.commit(batch)
+        with of_committed(batch):
+            offsets = checkpoint.offsets(batch)
         return cls._of(entry, offsets, checkpoint.commit_time_ms(batch))
 
     @classmethod
@@ -55,10 +59,11 @@ class BatchFacts:
         cls, entry: CommitEntry, checkpoint: QueryCheckpoint, threads: ThreadPool
     ) -> BatchFacts:
         """Reads the rest of what the logs say of a commit, side by side; raises as `of`."""
-        offsets, commit_time_ms = await asyncio.gather(
-            threads.run(checkpoint.offsets, entry.batch),
-            threads.run(checkpoint.commit_time_ms, entry.batch),
-        )
+        with of_committed(entry.batch):
+            offsets, commit_time_ms = await asyncio.gather(
+                threads.run(checkpoint.offsets, entry.batch),
+                threads.run(checkpoint.commit_time_ms, entry.batch),
+            )
         return cls._of(entry, offsets, commit_time_ms)
 
     @classmethod

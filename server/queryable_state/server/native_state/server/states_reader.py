@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from queryable_state.server.native_state.files.outcomes import of_committed
 from queryable_state.server.native_state.files.store_files import Provider
 from queryable_state.server.native_state.files.store_schema import DEFAULT_COLUMN_FAMILY
 from queryable_state.server.native_state.operators.operator_states import states_of
@@ -54,10 +55,10 @@ class StatesReader:
         self._kept_batches = kept_batches
 
     def read(self, facts: BatchFacts) -> QueryStates:
-        """The states as of a batch.
+        """The states as of a committed batch.
 
-        Raises `InvalidRequestError` if the query keeps none, UnsupportedFormatError for what this
-        version does not know.
+        Raises `CorruptDataError` for a file that is damaged or lost, `InvalidRequestError` if the
+        query keeps none, UnsupportedFormatError for what this version does not know.
         """
         operators = self.operators(facts.batch)
         if not operators:
@@ -68,7 +69,8 @@ class StatesReader:
                 "If it is a job of this package, serve its state root with --checkpoint: the "
                 "folder above `spark`, or the one beside it that ends with .queryable-state"
             )
-        tables = [self._tables(operator, facts) for operator in operators]
+        with of_committed(facts.batch):
+            tables = [self._tables(operator, facts) for operator in operators]
         found = states_of(tables)
         if not found.layouts:
             raise found.refusals[0]
@@ -93,7 +95,8 @@ class StatesReader:
 
     def operators(self, batch: int) -> list[OperatorMetadata]:
         """What the checkpoint says of the operators in a batch; equal answers mean equal states."""
-        return self._checkpoint.operators(batch)
+        with of_committed(batch):
+            return self._checkpoint.operators(batch)
 
     def _tables(self, operator: OperatorMetadata, facts: BatchFacts) -> OperatorTables:
         schemas = {

@@ -8,7 +8,7 @@ from itertools import starmap
 from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.files.changes import FoldedChanges
-from queryable_state.server.native_state.files.outcomes import FileRemovedError
+from queryable_state.server.native_state.files.outcomes import FileRemovedError, of_committed
 from queryable_state.server.native_state.files.store_files import (
     Provider,
     RecordFile,
@@ -80,10 +80,15 @@ class PartitionFiles:
         self._kept_batches = kept_batches
 
     def open(self, batch: int, ids: Sequence[str | None]) -> LayeredStore:
-        """A store of the raw records as of a batch; `ids`: the unique id of each source then.
+        """A store of the raw records as of a committed batch.
 
-        Raises VersionGoneError, NotYetWrittenError or CorruptDataError as `StoreFiles.plan`.
+        `ids`: the unique id of each source then. Raises VersionGoneError or CorruptDataError as
+        `StoreFiles.plan`, the latter also for a file that is lost.
         """
+        with of_committed(batch):
+            return self._planned(batch, ids)
+
+    def _planned(self, batch: int, ids: Sequence[str | None]) -> LayeredStore:
         unreadable = [_Unreadable() for _ in self._sources]
         damage: CorruptDataError | None = None
         for attempt in range(1, _MOST_PLANS + 1):
@@ -112,23 +117,25 @@ class PartitionFiles:
 
     def check(self, batch: int, ids: Sequence[str | None]) -> None:
         """Checks that the files of a batch are there, without reading them; raises as `open`."""
-        for files, unique_id in zip(self._sources, ids, strict=True):
-            files.plan(batch + 1, unique_id)
+        with of_committed(batch):
+            for files, unique_id in zip(self._sources, ids, strict=True):
+                files.plan(batch + 1, unique_id)
 
     def step(
         self, batch: int, ids: Sequence[str | None], read: Callable[[int, bytes], bytes | None]
     ) -> Overlay | None:
-        """The raw changes of a batch, the one after that which `read(source, key)` reads.
+        """The raw changes of a committed batch, the one after that which `read(source, key)` reads.
 
         None if a source has a snapshot instead of changes: open the store anew. Raises as
         `StoreFiles.delta`.
         """
         changes = {}
-        for source, (files, unique_id) in enumerate(zip(self._sources, ids, strict=True)):
-            delta = files.delta(batch + 1, unique_id)
-            if delta is None:
-                return None
-            changes[source] = self._folded(source, delta)
+        with of_committed(batch):
+            for source, (files, unique_id) in enumerate(zip(self._sources, ids, strict=True)):
+                delta = files.delta(batch + 1, unique_id)
+                if delta is None:
+                    return None
+                changes[source] = self._folded(source, delta)
         return raw_overlay(changes, self._sources[0].merge_delimiter, read)
 
     def _opened(
