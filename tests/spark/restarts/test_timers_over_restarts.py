@@ -16,7 +16,7 @@ from tests.killed_programs import temporary_files_in
 from tests.spark.restarts.fired_functions import FIRED, ROWS, Fires, Remembers
 from tests.waiting import until
 
-from queryable_state.client import PlacementError, RetryLaterError
+from queryable_state.client import PlacementError, RetryLaterError, UnknownJobError
 from queryable_state.streaming import Types
 
 if TYPE_CHECKING:
