@@ -7,7 +7,6 @@ import dataclasses
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from queryable_state.server.native_state.operators.operator_names import JOIN
 from queryable_state.server.native_state.server.batch_facts import STRICT_DISTRIBUTION
 from queryable_state.server.state_server.queries.requested_version import RequestedVersion
 from queryable_state.v1 import hot_keys_pb2, query_pb2
@@ -113,11 +112,8 @@ class NativeReader:
 
     def _is_placed_by_hash(self, state_id: int) -> bool:
         """True if the hash of a whole key is its partition; also for an unknown state."""
-        if self._served.facts.conf.get(STRICT_DISTRIBUTION) == "true":
-            return True
-        # Spark's joins always require the exact clustering, whatever the setting says.
         return not any(
-            state_id in each.registrations and each.partitions > 1 and not each.uid.startswith(JOIN)
+            state_id in each.registrations and not each.placed_by_hash
             for each in self._served.states.operators
         )
 
