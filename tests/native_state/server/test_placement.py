@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.native_state.server.conftest import client_of, everything, keys_of, until_batch
 from tests.native_state.server.replay import ReplayedQuery
+from tests.native_state.server.shared_servers import two_servers
 from tests.waiting import eventually
 
 from queryable_state.v1.registration_pb2 import SPARK_HASH
@@ -42,13 +43,7 @@ _OTHER_OPERATORS = [
 async def test_exchanged_partitions_are_named(name: str, serving: Serve, tmp_path: Path) -> None:
     query = ReplayedQuery.of_fixture(name, tmp_path)
     query.commit(query.last_batch)
-    state = query.root / "state" / "0"
-    (state / "0").rename(tmp_path / "other")
-    (state / "1").rename(state / "0")
-    (tmp_path / "other").rename(state / "1")
-    for schema in list((state / "1").rglob("_metadata")):
-        # Schemas are in the folder of partition 0 alone.
-        schema.rename(state / "0" / schema.relative_to(state / "1"))
+    exchange(query)
     with pytest.raises(CorruptDataError, match=_NAMED):
         await serving(query.root).__aenter__()
 
@@ -105,17 +100,74 @@ async def test_exchanged_changes_of_a_batch_are_not_served(
         await until_batch(server, 4)
 
 
-async def test_look_ups_are_refused_and_scans_are_not(
-    query: ReplayedQuery, serving: Callable[..., NativeServer]
-) -> None:
-    query.commit(3)
-    async with serving(query.root) as server, client_of(server) as client:
-        strict = await everything(client)
+def not_strict(query: ReplayedQuery) -> None:
+    """Makes the offset log say that keys may be in any partition."""
     for path in (query.root / "offsets").glob("[0-9]*"):
         path.write_text(path.read_text().replace('Distribution":"true"', 'Distribution":"false"'))
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def exchange(query: ReplayedQuery) -> None:
+    """Exchanges the state of the two partitions, but for their schemas."""
+    state = query.root / "state" / "0"
+    (state / "0").rename(state / "other")
+    (state / "1").rename(state / "0")
+    (state / "other").rename(state / "1")
+    for schema in list((state / "1").rglob("_metadata")):
+        # Schemas are in the folder of partition 0 alone.
+        schema.rename(state / "0" / schema.relative_to(state / "1"))
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_keys_that_are_not_placed_by_hash_are_found_in_any_partition(
+    lazy: bool, query: ReplayedQuery, serving: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    query.commit(3)
     async with serving(query.root) as server, client_of(server) as client:
+        strict, keys = await everything(client), await keys_of(client)
+    not_strict(query)
+    exchange(query)
+    async with serving(query.root, lazy=lazy) as server, client_of(server) as client:
+        one = await client.get_kv_state("query", "aggregation", keys[0])
+        assert one.value() == strict[str(keys[0])]
+        found = await client.get_kv_states("query", "aggregation", keys)
+        assert {
+            str(key): each and each.value() for key, each in zip(keys, found, strict=True)
+        } == strict
         assert await everything(client) == strict
-        key = (await keys_of(client))[0]
+    assert "keys of aggregation may be in any partition" in caplog.text
+
+
+async def test_each_batch_of_a_query_without_strict_distribution_is_served(
+    query: ReplayedQuery, serving: Serve
+) -> None:
+    query.commit(query.last_batch)
+    not_strict(query)
+    exchange(query)
+    replayed = ReplayedQuery(query.root, query.root.with_name("replayed"))
+    replayed.commit(3)
+    async with serving(replayed.root, follow=True) as server, client_of(server) as client:
+        for batch in range(3, replayed.last_batch + 1):
+            replayed.commit(batch)
+            await until_batch(server, batch)
+            whole, keys = await everything(client), await keys_of(client)
+            # Once more: from the cache.
+            for _ in range(2):
+                found = await client.get_kv_states("query", "aggregation", keys)
+                assert [each and each.value() for each in found] == list(whole.values())
+
+
+async def test_several_servers_refuse_keys_that_are_not_placed_by_hash(
+    query: ReplayedQuery, serving: Serve
+) -> None:
+    query.commit(3)
+    async with serving(query.root) as server, client_of(server) as client:
+        strict, keys = await everything(client), await keys_of(client)
+    not_strict(query)
+    async with (
+        two_servers(serving, query.root) as (server, _),
+        client_of(server) as client,
+    ):
+        assert await everything(client) == strict
         with pytest.raises(InvalidRequestError, match="useStrictDistribution"):
-            await client.get_kv_state("query", "aggregation", key)
+            await client.get_kv_state("query", "aggregation", keys[0])
