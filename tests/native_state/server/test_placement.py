@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.native_state.answers.client_records import looked_up_records
 from tests.native_state.server.conftest import client_of, everything, keys_of, until_batch
 from tests.native_state.server.replay import ReplayedQuery
 from tests.native_state.server.shared_servers import two_servers
 from tests.waiting import eventually
 
+from queryable_state.client.blocking import QueryableStateClient as BlockingClient
 from queryable_state.v1.registration_pb2 import SPARK_HASH
+from queryable_state.wire.addresses import host_and_port
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
 from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.schema.type_model import TypeInfo
@@ -107,6 +111,18 @@ def not_strict(query: ReplayedQuery) -> None:
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
+def looked_up(server: NativeServer) -> dict[str, list[str]]:
+    """The records of each key of all states, by look-ups."""
+    layouts = [each for one in server.served.states.operators for each in one.layouts.values()]
+    with BlockingClient(*host_and_port(server.address)) as client:
+        return {
+            each.definition.queryable_name: sorted(
+                map(str, looked_up_records(client, "query", each.definition))
+            )
+            for each in layouts
+        }
+
+
 def exchange(query: ReplayedQuery) -> None:
     """Exchanges the state of the two partitions, but for their schemas."""
     state = query.root / "state" / "0"
@@ -136,6 +152,21 @@ async def test_keys_that_are_not_placed_by_hash_are_found_in_any_partition(
         } == strict
         assert await everything(client) == strict
     assert "keys of aggregation may be in any partition" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["spark-4.2-sessions-rocksdb", "collector-rocksdb"])
+async def test_windows_and_collections_are_found_in_any_partition(
+    name: str, serving: Serve, tmp_path: Path
+) -> None:
+    query = ReplayedQuery.of_fixture(name, tmp_path)
+    query.commit(query.last_batch)
+    async with serving(query.root) as server:
+        strict = await asyncio.to_thread(looked_up, server)
+    assert all(strict.values())
+    not_strict(query)
+    exchange(query)
+    async with serving(query.root) as server:
+        assert await asyncio.to_thread(looked_up, server) == strict
 
 
 async def test_each_batch_of_a_query_without_strict_distribution_is_served(
