@@ -184,3 +184,30 @@ def test_what_only_tasks_do_is_refused(store: NativeStore) -> None:
     ):
         with pytest.raises(InvalidRequestError, match="Spark's own state is served"):
             call()
+
+
+def test_peers_are_read_for_keys_and_not_for_scans() -> None:
+    peers: list[NativeStore] = []
+    for words in ({"ab": "1"}, {"ba": "2"}):
+        raws = raw_store(words)
+        peers.append(NativeStore(raws, {STATE: ReversedLayout()}, PARTITION, BatchTimes(), peers))
+    for each in peers:
+        assert each.get(STATE, store_key("ab")) == value("1")
+        assert each.reader(STATE)(store_key("ba")) == value("2")
+        assert each.reader(STATE)(store_key("c")) is None
+        assert each.prefix(STATE, wire_key("ba")) == [(store_key("ba"), value("2"))]
+        assert len(scanned(each)) == 1
+    for each in peers:
+        commit(each, 1, {"ab": None, "ba": "3"} if each is peers[1] else {"ab": None})
+    for each in peers:
+        assert each.get(STATE, store_key("ab")) is None
+        assert each.get(STATE, store_key("ba")) == value("3")
+        with each.view(0) as older:
+            assert older.multi_get(STATE, [store_key("ab"), store_key("ba")]) == [
+                value("1"),
+                value("2"),
+            ]
+            assert older.prefix(STATE, wire_key("ba")) == [(store_key("ba"), value("2"))]
+            assert older.get(STATE, store_key("c")) is None
+        with pytest.raises(UnknownStateError):
+            each.reader(8)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from queryable_state.server.storage.overlay import Overlay
     from queryable_state.v1.registration_pb2 import StateKind
@@ -43,6 +43,19 @@ class RawView(RawReads, Protocol):
 
     def scan(self, source: int, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Raw records with start <= key < end (None: to the last), in raw order."""
+
+
+class KeyedTable(Protocol):
+    """A column family of a source, whose raw keys have the keys of a state."""
+
+    source: int
+    family: bytes
+    """The first bytes of all its raw keys."""
+    end: bytes | None
+    """The end of its raw keys; None: the end of the source."""
+
+    def wire_key(self, partition: int, raw_key: bytes) -> bytes:
+        """The wire key of a raw key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +111,8 @@ class StateLayout(ABC):
     definition: StateDefinition
     sources: tuple[int, ...]
     """The sources that it reads."""
+    tables: Sequence[KeyedTable]
+    """The raw tables whose raw keys have the keys of the state."""
 
     @abstractmethod
     def get(self, raw: RawReads, record_key: bytes) -> bytes | None:

@@ -48,6 +48,11 @@ async def commit_batch(
             each.store.discard_staged()
         raise
     job.commit(facts.batch, facts.commit_time_ms, facts.watermark_ms)
+    for each in partitions:
+        if not each.operator.placed_by_hash:
+            # Their entries have the partition of the hash, changes have the one that Spark chose.
+            for state_id in each.operator.registrations:
+                job.records[state_id].clear()
     for each in undescribed:
         assert each.subtask is not None
         each.subtask.history.lost(facts.batch)

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint.file_systems.storage import MissingFileError
-from queryable_state.server.native_state.server.batch_facts import BatchFacts
+from queryable_state.server.native_state.server.batch_facts import STRICT_DISTRIBUTION, BatchFacts
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.wire.errors import CheckpointError, VersionGoneError
 
@@ -63,6 +63,7 @@ class FirstLoad:
                 served.begin(await self._threads.run(states.read, facts), facts)
                 if not lazy:
                     await _load_all(served)
+                _log_placement(served)
             except VersionGoneError:
                 # The query went on meanwhile and removed the files of its older batches.
                 if attempt == _STARTS:
@@ -83,6 +84,26 @@ class FirstLoad:
             )
             await asyncio.sleep(_BATCH_LOOK_S)
         return batches[-1]
+
+
+def _log_placement(served: ServedQuery) -> None:
+    """Says which states have keys that Spark does not place by their hash."""
+    states = [
+        each.queryable_name
+        for operator in served.states.operators
+        if not operator.placed_by_hash
+        for each in operator.registrations.values()
+    ]
+    if states:
+        _log.warning(
+            "%s: %s is not true in its offset log, so keys of %s may be in any partition: %s",
+            served.uri,
+            STRICT_DISTRIBUTION,
+            ", ".join(states),
+            "look-ups read them in all partitions"
+            if served.is_alone
+            else "several servers refuse look-ups by key, a server alone answers them",
+        )
 
 
 async def _load_all(served: ServedQuery) -> None:

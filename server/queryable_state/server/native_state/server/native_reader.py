@@ -7,7 +7,6 @@ import dataclasses
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from queryable_state.server.native_state.operators.operator_names import JOIN
 from queryable_state.server.native_state.server.batch_facts import STRICT_DISTRIBUTION
 from queryable_state.server.state_server.queries.requested_version import RequestedVersion
 from queryable_state.v1 import hot_keys_pb2, query_pb2
@@ -52,7 +51,7 @@ class NativeReader:
             return None
         if not served.is_whole or query.consistency:
             return None
-        if not self._is_placed_by_hash(query.state_id):
+        if not served.is_alone and not self._is_placed_by_hash(query.state_id):
             return None
         if query.min_version or query.max_staleness_ms or query.HasField("at_version"):
             return None
@@ -63,7 +62,8 @@ class NativeReader:
         try:
             requested = RequestedVersion.of(query)
             self._served.check(requested)
-            self._check_placement(query.state_id)
+            if not self._served.is_alone:
+                self._check_placement(query.state_id, "look-ups by key on several servers")
             await self._load(query.state_id, _groups(query.keys), query.deadline_ms)
         except QueryableStateError as problem:
             return query_pb2.Answer(id=query.id, last=True, error=problem.to_proto())
@@ -90,7 +90,7 @@ class NativeReader:
         """The committed changes of keys of a state."""
         self._served.check_watch()
         if query.keys:
-            self._check_placement(query.state_id)
+            self._check_placement(query.state_id, "watches of keys")
         groups = _groups(query.keys) or {
             group for run in query.groups for group in range(run.first, run.last + 1)
         }
@@ -113,19 +113,17 @@ class NativeReader:
 
     def _is_placed_by_hash(self, state_id: int) -> bool:
         """True if the hash of a whole key is its partition; also for an unknown state."""
-        if self._served.facts.conf.get(STRICT_DISTRIBUTION) == "true":
-            return True
-        # Spark's joins always require the exact clustering, whatever the setting says.
         return not any(
-            state_id in each.registrations and each.partitions > 1 and not each.uid.startswith(JOIN)
+            state_id in each.registrations and not each.placed_by_hash
             for each in self._served.states.operators
         )
 
-    def _check_placement(self, state_id: int) -> None:
+    def _check_placement(self, state_id: int, what: str) -> None:
         if not self._is_placed_by_hash(state_id):
             raise InvalidRequestError(
-                f"look-ups by key in {self._served.uri}: {STRICT_DISTRIBUTION} is not true in its "
-                "offset log, so Spark does not place keys by their hash: use a scan",
+                f"{what} in {self._served.uri}: {STRICT_DISTRIBUTION} is not true in its "
+                "offset log, so Spark does not place keys by their hash: use a scan, or for "
+                "look-ups one server of all partitions (without --servers)",
                 reason=Reason.UNSUPPORTED,
             )
 

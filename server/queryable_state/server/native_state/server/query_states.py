@@ -34,6 +34,9 @@ class OperatorStates:
     partitions: int
     """State partitions with state."""
 
+    placed_by_hash: bool
+    """True if the hash of a whole key is its partition."""
+
     sources: int
     """Stores of a partition."""
 

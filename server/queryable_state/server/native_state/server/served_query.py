@@ -82,6 +82,8 @@ class ServedQuery:
         self._following = threads.following
         self._calls = PartitionCalls(threads.following, threads.background)
         self._batch_times = BatchTimes()
+        # By operator, of those whose keys are not placed by their hash.
+        self._peers: dict[str, list[NativeStore]] = {}
         self._follows = follows
         self._kept_batches = kept_batches
         self._partitions: list[ServedPartition] = []
@@ -109,6 +111,11 @@ class ServedQuery:
         return self._partitions
 
     @property
+    def is_alone(self) -> bool:
+        """True if no other server has partitions of the query."""
+        return not self._owners.are_several
+
+    @property
     def facts(self) -> BatchFacts:
         """What the checkpoint says of the committed batch."""
         return self._facts
@@ -124,13 +131,17 @@ class ServedQuery:
         await self._load(self._partitions)
 
     async def load(self, state_id: int, groups: Iterable[int]) -> None:
-        """Loads these partitions of a state, as far as this server has them."""
+        """Loads the partitions with these key groups of a state, as far as this server has them.
+
+        These are all, if Spark does not place keys by their hash.
+        """
         wanted = set(groups)
         await self._load(
             [
                 each
                 for each in self._partitions
-                if each.index in wanted and state_id in each.operator.registrations
+                if state_id in each.operator.registrations
+                and (each.index in wanted or not each.operator.placed_by_hash)
             ]
         )
 
@@ -246,6 +257,7 @@ class ServedQuery:
     ) -> None:
         self.states, self._partitions, self._facts = states, partitions, facts
         self.is_whole = not partitions
+        self._peers = {each.uid: [] for each in states.operators if not each.placed_by_hash}
         self.placement_version += 1
         self._lease.renew(self._lease.now_s(), _LEASE_MS, self.placement_version)
         self.job = self._table.job_or_new(self.query_id)
@@ -292,7 +304,10 @@ class ServedQuery:
 
     def _add(self, each: ServedPartition, raw: StateStore) -> None:
         operator = each.operator
-        store = NativeStore(raw, operator.layouts, each.index, self._batch_times)
+        peers = self._peers.get(operator.uid, [])
+        store = NativeStore(raw, operator.layouts, each.index, self._batch_times, peers)
+        if operator.uid in self._peers:
+            peers.append(store)
         partitions = operator.partitions
         each.subtask = OwnedSubtask(
             SubtaskId(self.query_id, operator.uid, each.index, partitions, partitions),

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 from queryable_state.server.native_state.files.outcomes import of_committed
 from queryable_state.server.native_state.files.store_files import Provider
 from queryable_state.server.native_state.files.store_schema import DEFAULT_COLUMN_FAMILY
+from queryable_state.server.native_state.operators.operator_names import JOIN
 from queryable_state.server.native_state.operators.operator_states import states_of
 from queryable_state.server.native_state.operators.operator_tables import OperatorTables
 from queryable_state.server.native_state.operators.physical_form import physical_form
+from queryable_state.server.native_state.server.batch_facts import STRICT_DISTRIBUTION
 from queryable_state.server.native_state.server.query_states import (
     OperatorStates,
     QueryStates,
     check_distinct,
     registration_of,
 )
+from queryable_state.server.native_state.store.key_placement import KeyPlaces, PlacementCheck
 from queryable_state.server.native_state.store.partition_files import PartitionFiles
 from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
 from queryable_state.wire.errors import InvalidRequestError
@@ -137,16 +140,21 @@ class StatesReader:
             for layout in layouts
         ]
         ids = [each.state_id for each in registrations]
+        partitions = max(
+            (layout.definition.partitions for layout in layouts), default=operator.partitions
+        )
+        # Spark's joins always require the exact clustering, whatever the setting says.
+        placed = tables.name == JOIN or facts.conf.get(STRICT_DISTRIBUTION) == "true"
+        places = KeyPlaces(layouts if placed else ())
         return OperatorStates(
             operator_id=operator.operator_id,
             uid=uid,
-            partitions=max(
-                (layout.definition.partitions for layout in layouts), default=operator.partitions
-            ),
+            partitions=partitions,
+            placed_by_hash=placed or partitions == 1,
             sources=len(operator.stores),
             registrations=dict(zip(ids, registrations, strict=True)),
             layouts=dict(zip(ids, layouts, strict=True)),
-            files=partial(self._files, operator, facts.conf, self._physical(tables, facts)),
+            files=partial(self._files, operator, facts.conf, self._physical(tables, facts), places),
         )
 
     def _physical(self, tables: OperatorTables, facts: BatchFacts) -> list[PhysicalForm]:
@@ -160,6 +168,7 @@ class StatesReader:
         operator: OperatorMetadata,
         conf: Mapping[str, str],
         physical: Sequence[PhysicalForm],
+        places: KeyPlaces,
         partition: int,
     ) -> PartitionFiles:
         return PartitionFiles(
@@ -169,6 +178,7 @@ class StatesReader:
             ],
             self._new_directory,
             RocksDBSettings(),
+            placement=PlacementCheck(places, partition),
             physical=physical,
             backend=self._backend,
             kept_batches=self._kept_batches,

@@ -23,7 +23,7 @@ def described(store: NativeStore, changes: Overlay, state_ids: Collection[int]) 
     """
     states = {}
     size_bytes = records = 0
-    with store.staged_view() as after, store.view() as before:
+    with store.staged_view() as after, store.own_view() as before:
         for state_id in state_ids:
             layout = store.layouts[state_id]
             if not any(source in changes.states for source in layout.sources):

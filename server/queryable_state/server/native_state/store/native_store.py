@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from queryable_state.server.native_state.store.native_view import NativeView
+from queryable_state.server.native_state.store.native_view import NativeView, PeersView
 from queryable_state.server.native_state.store.raw_reads import CommittedReads
 from queryable_state.server.native_state.store.refusals import not_in_native_state
 from queryable_state.server.storage.refusals import unknown_state
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.bulk_load import BulkLoad
     from queryable_state.server.storage.overlay import Overlay
     from queryable_state.server.storage.snapshot import StoreSnapshot
+    from queryable_state.server.storage.store import StateView
     from queryable_state.server.storage.time_index import NextTimers
 
 _KEPT_STORES = 4
@@ -33,6 +35,10 @@ class NativeStore(StateStore):
     instead of changes, another raw store (`replace`); `commit` makes it visible. The replaced
     stores answer reads of their versions until newer ones replace them; the caller closes those
     of `take_retired`.
+
+    Reads by key do not depend on the partition in the key. If Spark does not place keys by their
+    hash, each store reads them in all partitions of its operator, its `peers`, one of which may
+    have the key.
     """
 
     def __init__(
@@ -41,7 +47,10 @@ class NativeStore(StateStore):
         layouts: Mapping[int, StateLayout],
         partition: int,
         batch_times: BatchTimes,
+        peers: Sequence[NativeStore] = (),
     ) -> None:
+        """`peers`: the stores in which this one reads keys, itself among them; empty: itself. The
+        caller may add to them."""
         self.layouts = layouts
         self.partition = partition
         self._batch_times = batch_times
@@ -53,6 +62,7 @@ class NativeStore(StateStore):
         self._readers: dict[int, Callable[[bytes], bytes | None]] = {
             state_id: _reader(layout, self._reads) for state_id, layout in layouts.items()
         }
+        self._peers = peers
         self.properties = lambda: self.raw.properties()
         self.write_failure = lambda: self.raw.write_failure()
 
@@ -132,16 +142,38 @@ class NativeStore(StateStore):
 
     def reader(self, state_id: int, uncommitted: bool = False) -> Callable[[bytes], bytes | None]:
         try:
-            return self._readers[state_id]
+            reader = self._readers[state_id]
         except KeyError:
             raise unknown_state(state_id) from None
+        return partial(self._first_found, state_id) if self._peers else reader
+
+    def _first_found(self, state_id: int, key: bytes) -> bytes | None:
+        """The value of a store key in any of the peers."""
+        for peer in self._peers:
+            value = peer._readers[state_id](key)
+            if value is not None:
+                return value
+        return None
 
     def prefix(
         self, state_id: int, prefix: bytes, uncommitted: bool = False, limit: int = 0
     ) -> list[tuple[bytes, bytes]]:
-        return self._layout(state_id).prefix(self._reads, prefix, limit)
+        layout = self._layout(state_id)
+        for each in self._peers or (self,):
+            found = layout.prefix(each._reads, prefix, limit)
+            if found:
+                return found
+        return []
 
-    def view(self, version: int | None = None) -> NativeView:
+    def view(self, version: int | None = None) -> StateView:
+        view = self.own_view(version)
+        if not self._peers:
+            return view
+        others = [peer for peer in self._peers if peer is not self]
+        return PeersView(view, lambda: [peer.own_view(view.version) for peer in others])
+
+    def own_view(self, version: int | None = None) -> NativeView:
+        """As `view`, of the records of this partition alone."""
         newest = self.raw
         if version is None or version >= newest.base_version:
             return self._translated(newest, version)
@@ -154,7 +186,7 @@ class NativeStore(StateStore):
         )
 
     def staged_view(self) -> NativeView:
-        """A view of the staged version, before its commit."""
+        """A view of the staged version, before its commit; of this partition alone."""
         if self._next is not None:
             return self._translated(self._next[1], None)
         return self._translated(self.raw, self.raw.staged_version)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from queryable_state.server.native_state.operators.state_layout import KeyRange
 from queryable_state.server.native_state.store.raw_reads import ViewReads
@@ -11,9 +11,11 @@ from queryable_state.server.storage.refusals import unknown_state
 from queryable_state.server.storage.store import StateView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from queryable_state.server.native_state.operators.state_layout import StateLayout
+
+_Found = TypeVar("_Found")
 
 
 class NativeView(StateView):
@@ -78,3 +80,58 @@ class NativeView(StateView):
             return self._layouts[state_id]
         except KeyError:
             raise unknown_state(state_id) from None
+
+
+class PeersView(StateView):
+    """A view that reads keys in several partitions, one of which may have them; it scans its own.
+
+    It opens the views of the others when a key is not in its own.
+    """
+
+    def __init__(self, own: NativeView, others: Callable[[], Sequence[NativeView]]) -> None:
+        self.version = own.version
+        self._own = own
+        self._open_others = others
+        self._others: Sequence[NativeView] | None = None
+
+    def get(self, state_id: int, key: bytes) -> bytes | None:
+        return self._first_found(lambda view: view.get(state_id, key))
+
+    def multi_get(self, state_id: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [self.get(state_id, key) for key in keys]
+
+    def prefix(self, state_id: int, prefix: bytes, limit: int = 0) -> list[tuple[bytes, bytes]]:
+        return self._first_found(lambda view: view.prefix(state_id, prefix, limit) or None) or []
+
+    def close(self) -> None:
+        for view in (self._own, *(self._others or ())):
+            view.close()
+
+    def _first_found(self, read: Callable[[NativeView], _Found | None]) -> _Found | None:
+        found = read(self._own)
+        if found is not None:
+            return found
+        if self._others is None:
+            self._others = self._open_others()
+        for view in self._others:
+            found = read(view)
+            if found is not None:
+                return found
+        return None
+
+    def scan(
+        self, state_id: int, start: bytes, end: bytes | None, after: bytes = b""
+    ) -> Iterator[tuple[bytes, bytes]]:
+        return self._own.scan(state_id, start, end, after)
+
+    def due(
+        self,
+        state_id: int,
+        processing_time_ms: int,
+        event_time_ms: int | None = None,
+        after: bytes = b"",
+    ) -> Iterator[bytes]:
+        return self._own.due(state_id, processing_time_ms, event_time_ms, after)
+
+    def operator_state(self, state_id: int) -> list[bytes]:
+        return self._own.operator_state(state_id)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         StoreSnapshot,
     )
     from queryable_state.server.native_state.operators.physical_form import PhysicalForm
+    from queryable_state.server.native_state.store.key_placement import PlacementCheck
     from queryable_state.server.storage.base import StateBase
     from queryable_state.server.storage.overlay import Overlay
     from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
@@ -62,6 +63,7 @@ class PartitionFiles:
         new_directory: Callable[[], Path],
         settings: RocksDBSettings,
         *,
+        placement: PlacementCheck,
         physical: Sequence[PhysicalForm] = (),
         backend: str = "",
         kept_batches: int = 16,
@@ -75,6 +77,7 @@ class PartitionFiles:
         # Of each source: data files of its last snapshot, so that the next one needs only new ones.
         self._downloads = [new_directory() for _ in sources]
         self._settings = settings
+        self._placement = placement
         self._physical = physical
         self._backend = backend or "heap"
         self._kept_batches = kept_batches
@@ -237,22 +240,30 @@ class PartitionFiles:
         assert isinstance(snapshot, RocksDbFiles)
         try:
             snapshot.place(path, self._downloads[source])
-            return open_snapshot(path, self._settings)
+            database = open_snapshot(path, self._settings)
+            try:
+                self._placement.check_database(source, snapshot.path, database)
+            except BaseException:
+                database.close()
+                raise
+            return database
         except FileRemovedError:
             unreadable.removed(snapshot.version)
             raise
         except CorruptDataError as cause:
             unreadable.snapshots.add(snapshot.version)
-            raise _DamagedSnapshotError(
-                CorruptDataError(f"{snapshot.path}: {cause}", reason=cause.reason)
-            ) from cause
+            if not str(cause).startswith(snapshot.path):
+                cause = CorruptDataError(f"{snapshot.path}: {cause}", reason=cause.reason)
+            raise _DamagedSnapshotError(cause) from cause
 
     def _records(
         self, source: int, snapshot: RecordFile, unreadable: _Unreadable
     ) -> list[tuple[bytes, bytes]]:
         """The raw records of a snapshot, in order."""
         try:
-            return sorted(starmap(self._physical[source], snapshot.records()))
+            records = sorted(starmap(self._physical[source], snapshot.records()))
+            self._placement.check_records(source, snapshot.path, [key for key, _ in records])
+            return records
         except CorruptDataError as cause:
             unreadable.snapshots.add(snapshot.version)
             raise _DamagedSnapshotError(cause) from cause
@@ -260,8 +271,12 @@ class PartitionFiles:
     def _folded(self, source: int, delta: Delta) -> FoldedChanges:
         """The raw changes of a delta."""
         folded = delta.folded()
-        if not self._physical:
-            return folded
+        if self._physical:
+            folded = self._physically(source, folded)
+        self._placement.check_changes(source, delta.path, folded.values, folded.appended)
+        return folded
+
+    def _physically(self, source: int, folded: FoldedChanges) -> FoldedChanges:
         form = self._physical[source]
         values: dict[bytes, bytes | None] = {}
         for key, value in folded.values.items():

@@ -33,7 +33,7 @@ class GroupedLayout(StateLayout):
 
     def __init__(self, definition: StateDefinition, table: RawTable) -> None:
         self.definition = definition
-        self.sources = (table.source,)
+        self.sources, self.tables = (table.source,), (table,)
         self._table = table
 
     @abstractmethod

@@ -49,7 +49,7 @@ class IndexedRowsLayout(ListLayout):
     ) -> None:
         """`read_row(raw_value)` returns the row as an encoded list of one."""
         super().__init__(definition, counts)
-        self.sources = (counts.source, rows.source)
+        self.sources, self.tables = (counts.source, rows.source), (counts, rows)
         self._rows = rows
         # The index is the last column of the row that a raw key is.
         columns = rows.keys.width + 1
@@ -99,7 +99,7 @@ class TimedRowsLayout(StateLayout):
     ) -> None:
         """`read_rows(raw_value)` returns the rows, each as an encoded list of one."""
         self.definition = definition
-        self.sources = (table.source,)
+        self.sources, self.tables = (table.source,), (table,)
         self._table = table
         self._read_rows = read_rows
 

@@ -30,6 +30,7 @@ class ListLayout(StateLayout):
     def __init__(self, definition: StateDefinition, table: RawTable) -> None:
         self.definition = definition
         self.sources: tuple[int, ...] = (table.source,)
+        self.tables: tuple[RawTable, ...] = (table,)
         self._table = table
 
     @abstractmethod

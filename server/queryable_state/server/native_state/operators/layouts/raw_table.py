@@ -53,7 +53,8 @@ class RawTable:
             self.transcoder = None
         is_text = keys.key_type.kind in (Kind.STRING, Kind.BINARY)
         self._text_row_start = raw_keys.text_row_start if is_text else None
-        self._end = prefix_end(raw_keys.family) if raw_keys.family else None
+        self.family = raw_keys.family
+        self.end = prefix_end(raw_keys.family) if raw_keys.family else None
 
     def columns(self, values: Columns) -> Columns:
         """The grouping columns among the values of a raw key."""
@@ -91,13 +92,13 @@ class RawTable:
 
         Those of keys that are not in `keys` may be left out.
         """
-        read, begin = partial(self._read, raw), begin or self.raw_keys.family
+        read, begin = partial(self._read, raw), begin or self.family
         if keys is None or self._text_row_start is None:
             return read(begin)
         return records_between(read, begin, self._text_row_start, text_range(keys, partition))
 
     def _read(self, raw: RawView, begin: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return raw.scan(self.source, begin, self._end)
+        return raw.scan(self.source, begin, self.end)
 
     def scan_behind(
         self, raw: RawView, partition: int, after: bytes, keys: KeyRange | None
@@ -119,7 +120,7 @@ class RawTable:
         changed = changes.states.get(self.source)
         if changed is None:
             return
-        family = self.raw_keys.family
+        family = self.family
         for raw_key in changed.records:
             if raw_key.startswith(family):
                 yield self.wire_key(partition, raw_key)

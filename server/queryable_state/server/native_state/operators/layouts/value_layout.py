@@ -29,7 +29,7 @@ class ValueLayout(StateLayout):
 
     def __init__(self, definition: StateDefinition, table: RawTable, read: ReadValue) -> None:
         self.definition = definition
-        self.sources = (table.source,)
+        self.sources, self.tables = (table.source,), (table,)
         self._table = table
         self._read = read
 
