@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark import cloudpickle
+from pyspark import SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 from tests.spark import functions, worker_daemon
 from tests.spark.feed import Feed
@@ -37,6 +37,8 @@ cloudpickle.register_pickle_by_value(functions)  # type: ignore[no-untyped-call]
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    # The settings of the session that starts the JVM would be system properties of all later ones.
+    SparkContext._ensure_initialized()
     session = (
         SparkSession.builder.master("local[2,2]")
         .appName("tests")
