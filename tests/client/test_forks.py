@@ -64,6 +64,8 @@ def test_a_client_of_the_parent_is_refused_at_once_in_the_child() -> None:
 async def _reported(cluster: InProcessCluster, order: str) -> Any:
     program = await asyncio.create_subprocess_exec(
         sys.executable,
+        # Since Python 3.12 each fork of a process with threads warns.
+        "-Wignore:This process:DeprecationWarning",
         str(Path(__file__).with_name("forking_program.py")),
         cluster.servers[0].addresses.proxy,
         order,
