@@ -156,6 +156,7 @@ class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, Envi
                 graph=graph,
                 application=self._running_application(),
                 settings=self._job_settings(),
+                keeps_parallelism=self._counts_cores(),
                 job_name=job_name,
                 backend=self._backend,
                 checkpoints=self._checkpoints,
@@ -254,6 +255,10 @@ class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, Envi
 
     def _job_settings(self) -> EnvironmentSettings:
         return dataclasses.replace(self.settings, parallelism=self.get_parallelism())
+
+    def _counts_cores(self) -> bool:
+        """True if nobody has set a parallelism for the jobs of the environment."""
+        return self._config.get_parallelism() <= 0 and not self._default.is_given
 
     def _default_parallelism(self, most: int) -> int:
         return self._default.within(most)

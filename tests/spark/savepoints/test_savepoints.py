@@ -29,6 +29,16 @@ def often_compacted(spark: SparkSession) -> Iterator[None]:
         spark.conf.unset(f"spark.sql.streaming.fileSource.log.{name}")
 
 
+@pytest.fixture
+def cores(spark: SparkSession) -> Iterator[int]:
+    """Nobody has set `spark.sql.shuffle.partitions`; yields the cores of the application."""
+    key = "spark.sql.shuffle.partitions"
+    given = str(spark.conf.get(key))
+    spark.conf.unset(key)
+    yield spark.sparkContext.defaultParallelism
+    spark.conf.set(key, given)
+
+
 @pytest.mark.parametrize(
     ("parallelism", "backends"),
     [(3, ("heap", "rocksdb")), pytest.param(1, ("rocksdb", "heap"), marks=pytest.mark.slow)],
@@ -60,6 +70,35 @@ def test_a_savepoint_of_a_running_job_is_resumed_at_another_parallelism_and_back
     assert jobs.values(second) == {6: len(KEYS) - 5, 7: 5}
     first.process_all_available()
     assert jobs.values(first) == {6: len(KEYS) - 5, 7: 5}, "it runs on beside the second"
+
+
+def test_state_keeps_its_parallelism_unless_one_is_set(jobs: Jobs, cores: int) -> None:
+    """From its own checkpoint and from a savepoint; the cores are for state that is new."""
+    jobs.source.add(*readings())
+
+    def subtasks(name: str, count: int, **options: str) -> int:
+        job = jobs.counting(name, **options)
+        job.process_all_available()
+        assert jobs.values(job) == {count: len(KEYS)}
+        (operator,) = jobs.connect(job).describe_job(job.job_id).operators
+        savepoints.append(jobs.savepoint(job, stop=True))
+        return operator.parallelism
+
+    savepoints: list[str] = []
+    assert subtasks("new", 1) == cores == 2
+    jobs.env.set_parallelism(5)
+    assert subtasks("set", 1) == 5
+    jobs.env.set_parallelism(-1)
+    assert subtasks("set", 1) == 5
+    jobs.source.add(*readings())
+    assert subtasks("set", 2) == 5
+    assert subtasks("from savepoint", 2, savepoint=savepoints[1]) == 5
+    jobs.env.set_parallelism(3)
+    assert subtasks("set", 2) == 3
+    jobs.env.set_state_backend(MemoryStateBackend())
+    assert subtasks("in the driver", 2) == 3
+    jobs.env.set_parallelism(-1)
+    assert subtasks("in the driver", 2) == 3
 
 
 def test_nothing_is_processed_behind_the_savepoint_a_job_is_stopped_with(jobs: Jobs) -> None:

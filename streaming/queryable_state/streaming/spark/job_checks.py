@@ -8,7 +8,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
-from queryable_state.server.checkpoint.state_root import StateRoot
+from queryable_state.server.checkpoint.state_root import StateRoot, read_savepoint
 from queryable_state.server.coordinator.model.state_evolution import check_evolution
 from queryable_state.server.coordinator.roots.stored_states import StoredStates
 from queryable_state.streaming.config.state_paths import is_local
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
+    from queryable_state.server.checkpoint.file_systems.storage import ObjectStore
     from queryable_state.server.coordinator.model.job_config import JobConfig
     from queryable_state.streaming.config.state_paths import StatePaths
     from queryable_state.streaming.spark.declarations import OperatorDeclaration
@@ -70,6 +71,34 @@ def check_paths(
     _check_same_job(record, files, paths)
     _check_key_groups(record, operators, paths)
     _check_claims(root, record, config, job_name, operators)
+
+
+def stored_parallelism(
+    paths: StatePaths, config: JobConfig, objects: ObjectStore
+) -> dict[str, int]:
+    """The subtasks of each operator when the state of a root was last stored, by uid.
+
+    They are those of the newest batch, else of the newest checkpoint, else of the savepoint from
+    which the root starts. Empty: the root has no state yet. `objects` has the files of a root in
+    the driver's memory.
+    """
+    if not paths.root or not config.changelog:
+        return {}
+    root = StateRoot(paths.root, storage_of(paths.root, config.storage_options, objects=objects))
+    record = root.registrations()
+    if record is None:
+        return {}
+    checkpoints = root.checkpoints()
+    if not checkpoints and record.restored_from:
+        storage = storage_of(record.restored_from, config.storage_options, objects=objects)
+        checkpoints = [read_savepoint(record.restored_from, storage)]
+    operators = [each for newest in checkpoints[:1] for each in newest.operators]
+    found = {each.uid: each.parallelism for each in operators}
+    batches = root.batches()
+    manifest = root.manifest(batches[-1]) if batches else None
+    if manifest is not None:
+        found.update({each.uid: each.parallelism for each in manifest.operators})
+    return found
 
 
 def query_id_of(files: SparkFiles) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from queryable_state.streaming.config.state_paths import (
 from queryable_state.streaming.graph.job_graph import JobGraph
 from queryable_state.streaming.job_client import JobClient
 from queryable_state.streaming.spark.declarations import declarations
-from queryable_state.streaming.spark.job_checks import check_paths
+from queryable_state.streaming.spark.job_checks import check_paths, stored_parallelism
 from queryable_state.streaming.spark.picklable import check_picklable
 from queryable_state.streaming.spark.plan.compiler import Compiler
 from queryable_state.streaming.spark.plan.plan_settings import set_plan
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from queryable_state.streaming.graph.nodes import OperatorNode
     from queryable_state.streaming.spark.application import SparkApplication
     from queryable_state.streaming.spark.declarations import OperatorDeclaration
+
+_log = logging.getLogger("queryable_state.streaming")
 
 
 def configured(
@@ -72,6 +75,8 @@ class JobLaunch:
     application: SparkApplication
     settings: EnvironmentSettings
     """Settings with the job's parallelism."""
+    keeps_parallelism: bool = False
+    """Operators that set none have the subtasks with which their state is stored, if it is."""
     graph: JobGraph
     job_name: str
     backend: StateBackend | None
@@ -155,7 +160,7 @@ class JobLaunch:
     ) -> JobClient:
         identity = config_id(config)
         self.application.coordinator.configure(identity, config)
-        compiler = self._compiler(identity)
+        compiler = self._compiler(identity, self._kept_parallelism(paths, config))
         writer = compiler.writer(
             self.graph,
             checkpoint_location=self._location(paths),
@@ -198,8 +203,28 @@ class JobLaunch:
     def _declarations(self) -> Sequence[OperatorDeclaration]:
         return declarations(self.graph.operators, self._compiler(""), self.job_name)
 
-    def _compiler(self, identity: str) -> Compiler:
-        return Compiler(self.application, self.settings, self.job_name, identity)
+    def _kept_parallelism(self, paths: StatePaths, config: JobConfig) -> Mapping[str, int]:
+        """The subtasks of the operators that are to keep those of their stored state, by uid."""
+        if not self.keeps_parallelism:
+            return {}
+        stored = stored_parallelism(paths, config, self.application.coordinator.objects)
+        kept = {
+            node.uid: stored[node.uid]
+            for node in self.graph.operators
+            if not node.parallelism and node.uid in stored
+        }
+        if others := {number for number in kept.values() if number != self.settings.parallelism}:
+            _log.info(
+                "job %r: operators with state keep its parallelism %s, not %d; set "
+                "env.set_parallelism(...) or parallelism.default to rescale",
+                self.job_name,
+                ", ".join(map(str, sorted(others))),
+                self.settings.parallelism,
+            )
+        return kept
+
+    def _compiler(self, identity: str, kept: Mapping[str, int] | None = None) -> Compiler:
+        return Compiler(self.application, self.settings, self.job_name, identity, kept)
 
     @property
     def _session(self) -> Any:

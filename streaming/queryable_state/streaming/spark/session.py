@@ -80,6 +80,11 @@ class DefaultParallelism:
         self._counted: tuple[int, str] | None = None
         self._logged = 0
 
+    @property
+    def is_given(self) -> bool:
+        """True if the user has set `spark.sql.shuffle.partitions`."""
+        return self._session.conf.get(_PARTITIONS, None) is not None
+
     def within(self, max_parallelism: int) -> int:
         """The default, at least 1 and at most `max_parallelism`; logs a new number."""
         given = self._session.conf.get(_PARTITIONS, None)

@@ -33,10 +33,14 @@ class Compiler:
         settings: EnvironmentSettings,
         job_name: str,
         config_id: str,
+        kept_parallelism: Mapping[str, int] | None = None,
     ) -> None:
+        """`kept_parallelism`: subtasks of operators that do not have those of the settings."""
         self._application = application
         self._job_name = job_name
-        self._stages = StageCompiler(application, settings, job_name, config_id)
+        self._stages = StageCompiler(
+            application, settings, job_name, config_id, kept_parallelism or {}
+        )
 
     def dataframe(self, node: StreamNode, graph: JobGraph) -> DataFrame:
         """A stream as a streaming DataFrame that any plan may follow.

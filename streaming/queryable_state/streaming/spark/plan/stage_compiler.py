@@ -17,7 +17,7 @@ from queryable_state.streaming.spark.types import schema
 from queryable_state.streaming.spark.worker.task import StageFunction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Mapping
     from collections.abc import Set as AbstractSet
 
     from pyspark.sql import DataFrame
@@ -40,11 +40,13 @@ class StageCompiler:
         settings: EnvironmentSettings,
         job_name: str,
         config_id: str,
+        kept_parallelism: Mapping[str, int],
     ) -> None:
         self._application = application
         self._settings = settings
         self._job_name = job_name
         self._config_id = config_id
+        self._kept_parallelism = kept_parallelism
 
     def max_parallelism(self, node: OperatorNode) -> int:
         """Number of key groups of an operator's states."""
@@ -52,7 +54,8 @@ class StageCompiler:
 
     def parallelism(self, node: OperatorNode) -> int:
         """Number of subtasks of an operator."""
-        return node.parallelism or self._settings.parallelism
+        kept = self._kept_parallelism.get(node.uid, self._settings.parallelism)
+        return node.parallelism or kept
 
     def layout(self, node: OperatorNode) -> OperatorLayout:
         """The operator's layout, which the coordinator needs before the first task."""
