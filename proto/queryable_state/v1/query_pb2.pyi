@@ -510,7 +510,7 @@ class GetKvStateResponse(_message.Message):
     SIZE: {"elements": 3, "value_bytes": 120}.
     SLICE: {"elements": [7, 8], "start": 0, "limit": 2, "length": 3}.
     WINDOWS: [{"window": {"start_ms": 0, "end_ms": 10}, "value": 7}]; with a TTL each also has
-    "remaining_ms". A TIMER state: [{"clock": "EVENT_TIME", "timestamp_ms": 10, "window": null}].
+    "remaining_ms"; [] if there is none. A TIMER state, likewise: [{"clock": "EVENT_TIME", "timestamp_ms": 10, "window": null}].
     """
     remaining_ms: _builtins.int
     """Milliseconds from the read until the value expires, of a LIST or MAP until its last element

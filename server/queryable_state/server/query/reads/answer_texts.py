@@ -6,16 +6,26 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from queryable_state.v1 import query_pb2
+    from queryable_state.wire.located_state import LocatedState
     from queryable_state.wire.state_json import StateJson
 
 _LARGE_BYTES = 16 * 1024
 _SLICE_S = 0.005
+
+
+def text_of_nothing(located: LocatedState, read: query_pb2.ReadKind.ValueType) -> str | None:
+    """The JSON text for an absent key of a read that answers with several things, or with whether
+    there is one; None: the read fails."""
+    if read == query_pb2.EXISTS:
+        return "false"
+    is_several = read == query_pb2.WINDOWS or located.registration.kind == registration_pb2.TIMER
+    return "[]" if is_several else None
 
 
 async def answer_text(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.query.checks import check_number_of_keys
 from queryable_state.server.query.reads.answer_positions import value_positions
-from queryable_state.server.query.reads.answer_texts import tell_answers
+from queryable_state.server.query.reads.answer_texts import tell_answers, text_of_nothing
 from queryable_state.server.query.reads.requested_query import query_of
 from queryable_state.server.query.request_limits import check_json
 from queryable_state.server.serving.slices import in_slices
@@ -107,8 +107,9 @@ class BatchRead:
         await tell_answers(texts, read, values, answer.info, tell, refuse)
 
     def _miss(self, result: query_pb2.KeyResult, key: str, state: str) -> None:
-        if self.query.read == query_pb2.EXISTS:
-            result.value_json = "false"
+        nothing = text_of_nothing(self.located, self.query.read)
+        if nothing is not None:
+            result.value_json = nothing
             return
         unknown = UnknownKeyOrNamespaceError(f"nothing is stored under key {shown(key)} of {state}")
         result.error.CopyFrom(unknown.to_proto())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.reads.answer_texts import answer_text
+from queryable_state.server.query.reads.answer_texts import answer_text, text_of_nothing
 from queryable_state.server.query.reads.requested_query import query_of
 from queryable_state.server.query.request_limits import check_json
 from queryable_state.v1 import query_pb2
@@ -66,9 +66,7 @@ class PointRead:
             if answer.failed:
                 raise QueryableStateError.from_proto(answer.failed[0].error)
             if answer.missing:
-                if self.query.read == query_pb2.EXISTS:
-                    return self._nothing(answer.info)
-                raise self._unknown()
+                return self._nothing(answer.info)
             if answer.values:
                 return await self._found(answer.values[0], answer.info)
         raise InternalError(f"the owner answered nothing for a key of {self.located.describe()}")
@@ -104,9 +102,14 @@ class PointRead:
         return query_pb2.GetKvStateResponse(records=records, info=info, remaining_ms=remaining_ms)
 
     def _nothing(self, info: query_pb2.ReadInfo) -> query_pb2.GetKvStateResponse:
-        """Returns the answer of EXISTS for an absent key."""
+        """Returns the answer for an absent key; raises that it is if one thing was asked for."""
+        nothing = text_of_nothing(self.located, self.query.read)
+        if nothing is None:
+            raise self._unknown()
         if self.key_json is not None:
-            return query_pb2.GetKvStateResponse(value_json="false", info=info)
+            return query_pb2.GetKvStateResponse(value_json=nothing, info=info)
+        if self.query.read == query_pb2.WINDOWS:
+            return query_pb2.GetKvStateResponse(windows=query_pb2.KeyWindows(), info=info)
         return query_pb2.GetKvStateResponse(records=query_pb2.Records(), info=info)
 
     def _unknown(self) -> UnknownKeyOrNamespaceError:
