@@ -11,6 +11,7 @@ from queryable_state.server.testing.cluster import InProcessCluster, corrupt
 from queryable_state.wire.errors import CheckpointError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from queryable_state.server.testing.cluster import InProcessJob
@@ -114,6 +115,42 @@ async def test_a_damaged_changelog_is_named(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match="checksum") as refused:
             await job.run(2, {})
         assert str(damaged) in refused.value.message
+
+
+def exchange(one: Path, other: Path) -> None:
+    aside = one.with_name("aside")
+    for source, target in ((one, aside), (other, one), (aside, other)):
+        source.rename(target)
+
+
+def copy_over(one: Path, other: Path) -> None:
+    one.unlink()
+    shutil.copy(other, one)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ["changelog", "checkpoint"])
+@pytest.mark.parametrize("misplace", [exchange, copy_over])
+async def test_an_intact_file_of_other_key_groups_is_refused(
+    tmp_path: Path, backend: str, kind: str, misplace: Callable[[Path, Path], None]
+) -> None:
+    """Manifests and checkpoints have the checksums of the files of each range of key groups."""
+    async with InProcessCluster(tmp_path, config=config(backend=backend)) as cluster:
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        if kind == "checkpoint":
+            await job.checkpoint()
+            one, other, *_ = chk(job, 1) + sorted((job.root / "shared").rglob("*.sst"))
+        else:
+            changelogs = job.root / "changelog" / "0" / "operator"
+            one, other = (next((changelogs / each).iterdir()) for each in ("0-63", "64-127"))
+        await job.run(1, batch(1))
+        executor_id = await lose_disk(cluster)
+        misplace(one, other)
+        await cluster.add_server(executor_id=executor_id)
+        with pytest.raises(CheckpointError, match="checksum|bytes") as refused:
+            await job.run(2, {})
+        assert any(str(file) in refused.value.message for file in (one, other))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
