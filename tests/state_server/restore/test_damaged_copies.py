@@ -148,7 +148,7 @@ async def test_an_intact_file_of_other_key_groups_is_refused(
         executor_id = await lose_disk(cluster)
         misplace(one, other)
         await cluster.add_server(executor_id=executor_id)
-        with pytest.raises(CheckpointError, match="checksum|bytes") as refused:
+        with pytest.raises(CheckpointError, match=r"checksum|bytes") as refused:
             await job.run(2, {})
         assert any(str(file) in refused.value.message for file in (one, other))
 
