@@ -19,6 +19,12 @@ from queryable_state.server.native_state.operators.operator_tables import (
     DEFAULT_FAMILY,
     DEFAULT_STORE,
 )
+from queryable_state.server.native_state.rows.spark_types import (
+    BINARY_COLLATION,
+    SparkKind,
+    UnsupportedTypeError,
+    parse_struct,
+)
 from queryable_state.v1 import registration_pb2
 
 if TYPE_CHECKING:
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
         StateDefinition,
         StateLayout,
     )
+    from queryable_state.server.native_state.rows.spark_types import SparkType
 
 FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 _STORES = ("1", "2")
@@ -42,8 +49,39 @@ Place = tuple[str, str]
 def stream_join(operator: OperatorTables) -> list[StateLayout]:
     """The states `left` and `right`."""
     version = operator.format_version(FORMAT, (*_STORES, _FAMILIES, _BY_TIME), default="1")
+    _check_keys(operator, version)
     make = _timed if version == _BY_TIME else _indexed
     return [make(operator, version, side) for side in ("left", "right")]
+
+
+def _check_keys(operator: OperatorTables, version: str) -> None:
+    """Raises UnsupportedTypeError for keys that may be collation keys.
+
+    Of a column with a collation Spark joins by its collation key, a binary in the schema like any
+    other; the rows have the column itself. Spark refuses such columns in the keys of all other
+    operators, and joins on `collate(...)` of plain columns.
+    """
+    table = "keyWithTsToValues" if version == _BY_TIME else "keyWithIndexToValue"
+    schemas = [
+        operator.families(store)[family]
+        for store, family in (_place(version, f"{side}-{table}") for side in ("left", "right"))
+    ]
+    keys = [parse_struct(schema.key_schema) for schema in schemas]
+    rows = [parse_struct(text) for schema in schemas for text in schema.value_schemas.values()]
+    if any(_has_binary(each) for each in keys) and any(_has_collation(each) for each in rows):
+        raise UnsupportedTypeError(
+            "the join has binary key columns and rows with a collated string, so that its keys may "
+            "be Spark's collation keys, by which nobody can look up: join on columns without a "
+            "collation, such as collate(name, 'UTF8_BINARY') or lower(name)"
+        )
+
+
+def _has_binary(spark_type: SparkType) -> bool:
+    return any(part.kind == SparkKind.BINARY for part in spark_type.parts())
+
+
+def _has_collation(spark_type: SparkType) -> bool:
+    return any(part.collation != BINARY_COLLATION for part in spark_type.parts())
 
 
 def _place(version: str, table: str) -> Place:

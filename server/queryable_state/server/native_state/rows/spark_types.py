@@ -16,7 +16,7 @@ from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, R
 from queryable_state.wire.schema.type_model import MAX_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 BINARY_COLLATION = "UTF8_BINARY"
 LONG_DIGITS = 18
@@ -94,6 +94,14 @@ class SparkType:
     def select(self, positions: Iterable[int]) -> SparkType:
         """The struct of these fields, in this order."""
         return replace(self, fields=tuple(self.fields[position] for position in positions))
+
+    def parts(self) -> Iterator[SparkType]:
+        """The type and all types within it."""
+        yield self
+        within = (self.key, self.element, *(field.type for field in self.fields))
+        for part in within:
+            if part is not None:
+                yield from part.parts()
 
     def __str__(self) -> str:
         """Spark's text of the type."""

@@ -132,7 +132,8 @@ def given(spark_type: SparkType | None) -> SparkType:
 def _is_key(spark_type: SparkType) -> bool:
     if spark_type.kind == SparkKind.STRUCT:
         return bool(spark_type.fields) and all(_is_key(each.type) for each in spark_type.fields)
-    return spark_type.kind not in (*_NO_KEYS, SparkKind.ARRAY)
+    is_collated = spark_type.collation != BINARY_COLLATION
+    return not is_collated and spark_type.kind not in (*_NO_KEYS, SparkKind.ARRAY)
 
 
 def _map(spark_map: SparkType) -> TypeInfo:
