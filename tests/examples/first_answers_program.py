@@ -9,6 +9,7 @@ with a value, and the subtasks of its operators. Each job ends then.
 from __future__ import annotations
 
 import json
+import runpy
 import sys
 import time
 from pathlib import Path
@@ -61,13 +62,13 @@ def timed_start(env: StreamExecutionEnvironment, name: str, **options: Any) -> J
 
 
 def run_demo() -> None:
-    from examples import temperature_job
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.master("local[2,4]").getOrCreate()
     env = StreamExecutionEnvironment.get_execution_environment(spark)
-    temperature_job.declare(env, temperature_job.readings(spark, 120), 3.5)
-    timed_start(env, temperature_job.JOB_NAME)
+    demo = runpy.run_path(str(ROOT / "examples" / "temperature_job.py"))
+    demo["declare"](env, demo["readings"](spark, 120), 3.5)
+    timed_start(env, demo["JOB_NAME"])
 
 
 def run_readme() -> None:
