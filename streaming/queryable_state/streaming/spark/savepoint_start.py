@@ -10,8 +10,13 @@ from queryable_state.server.checkpoint.file_systems.storage_factory import stora
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.coordinator.model.registrations import operator_label
 from queryable_state.server.coordinator.model.state_evolution import check_evolution
+from queryable_state.streaming.spark.savepoints.query_sources import SOURCES
 from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
 from queryable_state.streaming.spark.savepoints.seeding import seed
+from queryable_state.streaming.spark.savepoints.source_offsets import (
+    check_unrecorded,
+    moved_sources,
+)
 from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.wire.errors import JobError, RestoreMismatchError
 
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator import Coordinator
     from queryable_state.server.coordinator.model.job_config import JobConfig
     from queryable_state.streaming.spark.declarations import OperatorDeclaration
+    from queryable_state.streaming.spark.savepoints.query_sources import QuerySource
 
 
 _log = logging.getLogger("queryable_state.streaming")
@@ -111,16 +117,30 @@ class SavepointStart:
         job_name: str,
         operators: Sequence[OperatorDeclaration],
         markers: int,
+        sources: Sequence[QuerySource] | None = None,
     ) -> uuid.UUID:
         """Seeds a checkpoint location and a state root from the savepoint; returns the query's id.
 
-        `markers` is the number of marker sources of the query.
+        `sources` are those of the query, one per offset; None: they are not known yet, and must be
+        those of the savepoint. `markers` is the number of marker sources among them.
         Raises, without writing, if the savepoint is invalid or does not fit the operators, or if
         the location or the root contains other data.
         """
         options = self.config.storage_options
         savepoint = Savepoint.read(self.savepoint, options)
         check_fits(savepoint, operators, allow_non_restored_state=self.allow_non_restored_state)
+        moved = None
+        if sources is not None:
+            where = f"savepoint {savepoint.uri}"
+            moved = moved_sources(
+                savepoint.optional_progress(SOURCES),
+                sources,
+                where,
+                allow_non_restored_state=self.allow_non_restored_state,
+            )
+            if moved is None:
+                offsets = savepoint.progress(f"offsets/{savepoint.version}")
+                check_unrecorded(offsets, sources, where)
         left = non_restored(savepoint.metadata, (operator.uid for operator in operators))
         if left:
             _log.warning(
@@ -139,4 +159,5 @@ class SavepointStart:
             left_behind=left,
             allow_non_restored_state=self.allow_non_restored_state,
             markers=markers,
+            sources=moved,
         )

@@ -1,6 +1,7 @@
 """Export of a query's Spark checkpoint as of one committed batch N, for a savepoint.
 
     metadata                the query's id; a query started from the savepoint writes its own
+    sources.json            the sources of the query, if it has recorded them
     offsets/N, offsets/N-1  Spark reads the offsets before the newest ones when it starts
     commits/N
     sources/<source>/       a file source's log up to its offset in offsets/N; files of other
@@ -19,6 +20,7 @@ import re
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint.file_systems.storage import join
+from queryable_state.streaming.spark.savepoints.query_sources import SOURCES, recorded
 from queryable_state.wire.errors import CheckpointError, CorruptDataError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -136,7 +138,7 @@ def export_progress(
 
 
 def source_offsets(content: bytes) -> dict[str, str]:
-    """Parses a file of `offsets/`: the offset of each source by the source's folder.
+    """Parses a file of `offsets/`: the offset of each source by the source's key in the file.
 
     After the version and the metadata there is one line per source: in v1 the offset, in v2 the
     source's name and the offset.
@@ -169,12 +171,23 @@ class _Export:
             self._put(f"offsets/{batch - 1}", self._read(f"offsets/{batch - 1}"))
         self._put(f"offsets/{batch}", offsets)
         self._put(f"commits/{batch}", self._read(f"commits/{batch}"))
-        for source, offset in source_offsets(offsets).items():
-            for name, content in self._source(f"sources/{source}", offset):
+        for folder, offset in self._offsets_by_folder(offsets).items():
+            for name, content in self._source(f"sources/{folder}", offset):
                 self._put(name, content)
         for name in self._files.walk("state"):
             if not name.endswith(".crc") and not self._is_later(name):
                 self._copy(name)
+
+    def _offsets_by_folder(self, offsets: bytes) -> dict[str, str]:
+        """The offset of each source by its folder; without a record each offset has its own."""
+        found = source_offsets(offsets)
+        record = self._files.read(SOURCES)
+        sources = recorded(record, self._files.root)
+        if record is None or sources is None:
+            return found
+        self._put(SOURCES, record)
+        folders = {each.key: each.folder for each in sources}
+        return {folders.get(key, key): offset for key, offset in found.items()}
 
     def _source(self, folder: str, offset: str) -> Iterator[tuple[str, bytes]]:
         end = file_log_offset(offset)

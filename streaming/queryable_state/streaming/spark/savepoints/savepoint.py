@@ -72,6 +72,10 @@ class Savepoint:
                 "would continue; use another savepoint"
             ) from missing
 
+    def optional_progress(self, name: str) -> bytes | None:
+        """The content of a file of Spark's progress; None if there is none."""
+        return self.progress(name) if name in self.progress_files() else None
+
     def progress_files(self) -> list[str]:
         """Names of all files of Spark's progress."""
         return [entry.path for entry in self.storage.walk(join(self.uri, SPARK))]

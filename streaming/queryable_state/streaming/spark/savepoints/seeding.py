@@ -14,6 +14,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.spark.savepoints.marker_offsets import with_markers
+from queryable_state.streaming.spark.savepoints.query_sources import SOURCES, written
 from queryable_state.wire.errors import CorruptDataError, RestoreMismatchError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
     from queryable_state.server.checkpoint.state_root import StateRoot
     from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
+    from queryable_state.streaming.spark.savepoints.source_offsets import MovedSources
     from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 
 _log = logging.getLogger("queryable_state.streaming")
@@ -42,20 +44,18 @@ def seed(
     left_behind: Iterable[str] = (),
     allow_non_restored_state: bool = False,
     markers: int = 0,
+    sources: MovedSources | None = None,
 ) -> uuid.UUID:
     """Seeds a query from the savepoint; returns the query's id.
 
     State of the operators in `left_behind` (uids) is not restored. With `allow_non_restored_state`
     the other operators may lack states that they have in the savepoint. If an earlier call seeded
-    the query, nothing changes and the query continues from its own checkpoint. `markers` is the
-    number of marker sources that the query has. Raises RestoreMismatchError, without writing, if
+    the query, nothing changes and the query continues from its own checkpoint. `sources` are those
+    of the query; if they are unknown, it has the sources of the savepoint, and `markers` is the
+    number of its marker sources. Raises RestoreMismatchError, without writing, if
     the location or the root contains other data, or the number of markers does not fit.
     """
-    progress = {
-        name: _fitted(name, savepoint, markers)
-        for name in savepoint.progress_files()
-        if name != _METADATA and not name.endswith(".crc")
-    }
+    progress = _progress(savepoint, markers, sources)
     record = root.registrations()
     if record is not None:
         return _again(record, savepoint, location, root, progress)
@@ -78,11 +78,32 @@ def seed(
     return query_id
 
 
-def _fitted(name: str, savepoint: Savepoint, markers: int) -> Callable[[], bytes]:
-    """The content of a file of Spark's progress; read at once if it depends on the markers."""
+def _progress(
+    savepoint: Savepoint, markers: int, sources: MovedSources | None
+) -> dict[str, Callable[[], bytes]]:
+    """The files of Spark's progress for the query, by name."""
+    found: dict[str, Callable[[], bytes]] = {}
+    for name in savepoint.progress_files():
+        moved = name if sources is None else sources.name(name)
+        if moved is not None and name != _METADATA and not name.endswith(".crc"):
+            found[moved] = _fitted(name, savepoint, markers, sources)
+    if sources is not None:
+        record = written(sources.wanted)
+        found[SOURCES] = lambda: record
+    return found
+
+
+def _fitted(
+    name: str, savepoint: Savepoint, markers: int, sources: MovedSources | None
+) -> Callable[[], bytes]:
+    """The content of a file of Spark's progress; read at once if it depends on the sources."""
     if not name.startswith(_OFFSETS):
         return lambda: savepoint.progress(name)
-    content = with_markers(savepoint.progress(name), markers, f"savepoint {savepoint.uri}")
+    content = savepoint.progress(name)
+    if sources is not None:
+        content = sources.offsets(content)
+    else:
+        content = with_markers(content, markers, f"savepoint {savepoint.uri}")
     return lambda: content
 
 
