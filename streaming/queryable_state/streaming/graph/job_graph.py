@@ -169,8 +169,9 @@ class JobGraph:
                     f"{count} operators of one job have the uid {uid!r}, which identifies their "
                     "state: give each operator its own uid"
                 )
-        for uid, count in Counter(each.given_uid for each in self.sources).items():
-            if uid is not None and count > 1:
+        of_sources = Counter(each.given_uid for each in self.sources if each.given_uid)
+        for uid, count in of_sources.items():
+            if count > 1:
                 raise JobError(
                     f"{count} sources of one job have the uid {uid!r}, which identifies their "
                     "progress: give each source its own uid"

@@ -12,13 +12,18 @@ from queryable_state.server.coordinator.model.registrations import operator_labe
 from queryable_state.server.coordinator.model.state_evolution import check_evolution
 from queryable_state.streaming.spark.savepoints.query_sources import SOURCES
 from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
-from queryable_state.streaming.spark.savepoints.seeding import seed
+from queryable_state.streaming.spark.savepoints.seeding import seed, seeded
 from queryable_state.streaming.spark.savepoints.source_offsets import (
     check_unrecorded,
     moved_sources,
 )
 from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
-from queryable_state.wire.errors import JobError, RestoreMismatchError
+from queryable_state.wire.errors import (
+    CheckpointError,
+    CorruptDataError,
+    JobError,
+    RestoreMismatchError,
+)
 
 if TYPE_CHECKING:
     import uuid
@@ -49,7 +54,7 @@ def check_fits(
     """
     stored = {operator.uid: operator for operator in savepoint.metadata.operators}
     known = {operator.uid: operator for operator in operators}
-    where = f"savepoint {savepoint.uri} of job {savepoint.metadata.job_name!r}"
+    where = f"{savepoint.label} of job {savepoint.metadata.job_name!r}"
     if stored and not stored.keys() & known.keys():
         raise RestoreMismatchError(
             f"{where} has state of the operators {_labels(stored.values())}, but the job has the "
@@ -127,11 +132,23 @@ class SavepointStart:
         the location or the root contains other data.
         """
         options = self.config.storage_options
-        savepoint = Savepoint.read(self.savepoint, options)
+        storage = storage_of(
+            root, options, fsync=self.config.fsync, objects=self.coordinator.objects
+        )
+        files, state_root = SparkFiles.of(self.context, location), StateRoot(root, storage)
+        try:
+            savepoint = Savepoint.read(self.context, self.savepoint, options)
+        except (RestoreMismatchError, CheckpointError, CorruptDataError) as problem:
+            query_id = seeded(self.savepoint, files, state_root)
+            if query_id is None:
+                raise
+            # The job may have a checkpoint of its own by now, and then needs this one no more.
+            _log.info("query %s was started from %s before: %s", query_id, self.savepoint, problem)
+            return query_id
         check_fits(savepoint, operators, allow_non_restored_state=self.allow_non_restored_state)
         moved = None
         if sources is not None:
-            where = f"savepoint {savepoint.uri}"
+            where = savepoint.label
             moved = moved_sources(
                 savepoint.optional_progress(SOURCES),
                 sources,
@@ -146,15 +163,11 @@ class SavepointStart:
             _log.warning(
                 "state of the operators %s in %s is not restored", ", ".join(left), savepoint.uri
             )
-        storage = storage_of(
-            root, options, fsync=self.config.fsync, objects=self.coordinator.objects
-        )
         storage.check_writable(root)
-        files = SparkFiles.of(self.context, location)
         return seed(
             savepoint,
             files,
-            StateRoot(root, storage),
+            state_root,
             job_name,
             left_behind=left,
             allow_non_restored_state=self.allow_non_restored_state,

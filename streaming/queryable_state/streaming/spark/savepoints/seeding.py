@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.spark.savepoints.marker_offsets import with_markers
 from queryable_state.streaming.spark.savepoints.query_sources import SOURCES, written
-from queryable_state.wire.errors import CorruptDataError, RestoreMismatchError
+from queryable_state.streaming.spark.savepoints.stored_query_id import stored_query_id
+from queryable_state.wire.errors import RestoreMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -78,6 +79,15 @@ def seed(
     return query_id
 
 
+def seeded(uri: str, location: SparkFiles, root: StateRoot) -> uuid.UUID | None:
+    """The id of the query that an earlier start has seeded from a savepoint; None if none has."""
+    record = root.registrations()
+    own = stored_query_id(location)
+    if record is None or own is None or own.bytes != record.job_id:
+        return None
+    return own if record.restored_from.rstrip("/") == uri.rstrip("/") else None
+
+
 def _progress(
     savepoint: Savepoint, markers: int, sources: MovedSources | None
 ) -> dict[str, Callable[[], bytes]]:
@@ -103,7 +113,7 @@ def _fitted(
     if sources is not None:
         content = sources.offsets(content)
     else:
-        content = with_markers(content, markers, f"savepoint {savepoint.uri}")
+        content = with_markers(content, markers, savepoint.label)
     return lambda: content
 
 
@@ -122,7 +132,7 @@ def _again(
             root,
             location,
         )
-    own = _query_id(location)
+    own = stored_query_id(location)
     if own is None:
         if root.newest_epoch() > 0:
             raise _taken(
@@ -156,18 +166,6 @@ def _write(
     location.write(ORIGIN, json.dumps(origin).encode())
     location.write(_METADATA, json.dumps({"id": str(query_id)}).encode())
     _log.info("query %s starts from %s, after batch %d", query_id, savepoint.uri, savepoint.version)
-
-
-def _query_id(location: SparkFiles) -> uuid.UUID | None:
-    content = location.read(_METADATA)
-    if content is None:
-        return None
-    try:
-        return uuid.UUID(json.loads(content)["id"])
-    except (ValueError, KeyError, TypeError) as problem:
-        raise CorruptDataError(
-            f"{location.root}/{_METADATA} contains no query id in Spark's format: {problem!r}"
-        ) from problem
 
 
 def _taken(what: str, root: StateRoot, location: SparkFiles) -> RestoreMismatchError:
