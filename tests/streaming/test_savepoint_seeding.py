@@ -18,7 +18,7 @@ from queryable_state.streaming.spark.savepoints.progress_export import FileGoneE
 from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
 from queryable_state.streaming.spark.savepoints.seeding import seed
 from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
-from queryable_state.wire.errors import CheckpointError, RestoreMismatchError
+from queryable_state.wire.errors import CheckpointError, CorruptDataError, RestoreMismatchError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def written(folder: Path, *, savepoint: bool = True) -> Savepoint:
         (folder / "spark" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "spark" / name).write_text(content)
     (folder / "_metadata").write_bytes(write_message(metadata))
-    return Savepoint.read(str(folder))
+    return Savepoint.read(NO_JVM, str(folder))
 
 
 class Target:
@@ -127,8 +127,13 @@ def test_a_location_with_a_checkpoint_and_no_state_is_refused(
     assert target.root.registrations() is None
 
 
-def test_a_checkpoint_is_no_savepoint(tmp_path: Path) -> None:
-    with pytest.raises(RestoreMismatchError, match="is checkpoint 0 of job 'old'"):
+def test_a_checkpoint_without_its_sparks_checkpoint_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RestoreMismatchError, match=r"chk-0: Spark's checkpoint of its job 'old'"):
+        written(tmp_path / "chk-0", savepoint=False)
+
+
+def test_a_checkpoint_that_was_moved_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorruptDataError, match="was moved or renamed"):
         written(tmp_path / "chk-1", savepoint=False)
 
 

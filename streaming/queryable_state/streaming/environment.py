@@ -137,7 +137,8 @@ class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, Envi
         is Spark's checkpoint unless `checkpoint_location` is given. The same program then continues
         after its last committed batch when it is started again.
 
-        With the URI of a `savepoint` the job starts from it: under a new id, with the state of the
+        With the URI of a `savepoint`, or of a retained checkpoint (`chk-<n>` in the state root of
+        another job), the job starts from it: under a new id, with the state of the
         operators that have the same uid, at any parallelism. Started again with the same arguments
         the job continues from its own checkpoint. Raises RestoreMismatchError if the savepoint does
         not fit the job. With `allow_non_restored_state` the savepoint may contain state of

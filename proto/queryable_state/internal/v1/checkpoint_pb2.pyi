@@ -288,6 +288,57 @@ class OperatorSnapshot(_message.Message):
 Global___OperatorSnapshot: _TypeAlias = OperatorSnapshot  # noqa: Y015
 
 @_typing.final
+class EngineProgress(_message.Message):
+    """The stream engine's progress as of the version of a checkpoint, without the files of its
+    sources and its own state, which stay in its checkpoint location.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOCATION_FIELD_NUMBER: _builtins.int
+    LOGS_FIELD_NUMBER: _builtins.int
+    location: _builtins.str
+    """URI of the engine's checkpoint location."""
+    @_builtins.property
+    def logs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EngineLog]: ...
+    def __init__(
+        self,
+        *,
+        location: _builtins.str = ...,
+        logs: _abc.Iterable[Global___EngineLog] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["location", b"location", "logs", b"logs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EngineProgress: _TypeAlias = EngineProgress  # noqa: Y015
+
+@_typing.final
+class EngineLog(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name below the location: `offsets/7`, `commits/7`."""
+    content: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        content: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EngineLog: _TypeAlias = EngineLog  # noqa: Y015
+
+@_typing.final
 class CheckpointMetadata(_message.Message):
     """The content of `_metadata`, which makes a checkpoint complete."""
 
@@ -309,6 +360,7 @@ class CheckpointMetadata(_message.Message):
     OPERATORS_FIELD_NUMBER: _builtins.int
     COMPLETE_SINCE_BATCH_FIELD_NUMBER: _builtins.int
     REGISTRATIONS_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
     format_version: _builtins.int
     """1."""
     checkpoint_id: _builtins.int
@@ -336,6 +388,10 @@ class CheckpointMetadata(_message.Message):
     """File name of the registrations in force; empty in a savepoint."""
     @_builtins.property
     def operators(self) -> _containers.RepeatedCompositeFieldContainer[Global___OperatorSnapshot]: ...
+    @_builtins.property
+    def progress(self) -> Global___EngineProgress:
+        """From which another job may start from the checkpoint; a savepoint has it in files."""
+
     def __init__(
         self,
         *,
@@ -355,10 +411,11 @@ class CheckpointMetadata(_message.Message):
         operators: _abc.Iterable[Global___OperatorSnapshot] | None = ...,
         complete_since_batch: _builtins.int = ...,
         registrations: _builtins.str = ...,
+        progress: Global___EngineProgress | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["progress", b"progress"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "checkpoint_id", b"checkpoint_id", "commit_time_ms", b"commit_time_ms", "complete_since_batch", b"complete_since_batch", "duration_ms", b"duration_ms", "format_version", b"format_version", "job_id", b"job_id", "job_name", b"job_name", "offsets_digest", b"offsets_digest", "operators", b"operators", "registrations", b"registrations", "run_epoch", b"run_epoch", "savepoint", b"savepoint", "triggered_at_ms", b"triggered_at_ms", "version", b"version", "watermark_ms", b"watermark_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "checkpoint_id", b"checkpoint_id", "commit_time_ms", b"commit_time_ms", "complete_since_batch", b"complete_since_batch", "duration_ms", b"duration_ms", "format_version", b"format_version", "job_id", b"job_id", "job_name", b"job_name", "offsets_digest", b"offsets_digest", "operators", b"operators", "progress", b"progress", "registrations", b"registrations", "run_epoch", b"run_epoch", "savepoint", b"savepoint", "triggered_at_ms", b"triggered_at_ms", "version", b"version", "watermark_ms", b"watermark_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

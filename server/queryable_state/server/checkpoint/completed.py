@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.file_systems.storage import MissingFileError, checksum, join
-from queryable_state.server.checkpoint.state_root import BrokenCheckpoint, StateRoot, read_savepoint
-from queryable_state.wire.errors import CheckpointError, CorruptDataError
+from queryable_state.server.checkpoint.state_root import (
+    BrokenCheckpoint,
+    StateRoot,
+    read_savepoint,
+    root_of_files,
+)
+from queryable_state.wire.errors import CheckpointError
 from queryable_state.wire.keys.key_groups import key_group_range
 
 if TYPE_CHECKING:
@@ -167,16 +172,7 @@ def find(uri: str, storage: CheckpointStorage) -> Found:
 
 def _one(uri: str, storage: CheckpointStorage) -> Completed:
     metadata = read_savepoint(uri, storage)
-    if metadata.savepoint:
-        return Completed(uri, uri, metadata)
-    root, _, name = uri.rpartition("/")
-    if layout.checkpoint_id(name) != metadata.checkpoint_id:
-        raise CorruptDataError(
-            f"{uri} holds checkpoint {metadata.checkpoint_id}: it was moved or renamed. A "
-            "checkpoint shares files with others and must stay where it was written; only "
-            "savepoints may be moved"
-        )
-    return Completed(uri, root, metadata)
+    return Completed(uri, root_of_files(uri, metadata), metadata)
 
 
 def _not_found(uri: str, storage: CheckpointStorage, missing: MissingFileError) -> CheckpointError:

@@ -261,6 +261,23 @@ class StateRoot:
         return sorted((each for each in ids if each is not None), reverse=True)
 
 
+def root_of_files(uri: str, metadata: CheckpointMetadata) -> str:
+    """URI to which the paths in the metadata of a savepoint's or checkpoint's folder are relative.
+
+    Raises CorruptDataError if the folder of a checkpoint was moved or renamed.
+    """
+    if metadata.savepoint:
+        return uri
+    root, _, name = uri.rpartition("/")
+    if layout.checkpoint_id(name) != metadata.checkpoint_id:
+        raise CorruptDataError(
+            f"{uri} holds checkpoint {metadata.checkpoint_id}: it was moved or renamed. A "
+            "checkpoint shares files with others and must stay where it was written; only "
+            "savepoints may be moved"
+        )
+    return root
+
+
 def read_savepoint(uri: str, storage: CheckpointStorage) -> CheckpointMetadata:
     """Reads the metadata of a savepoint's or checkpoint's folder.
 

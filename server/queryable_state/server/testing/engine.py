@@ -8,6 +8,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from queryable_state.internal.v1.checkpoint_pb2 import EngineLog, EngineProgress
 from queryable_state.server.checkpoint.file_systems.storage import join
 from queryable_state.server.coordinator.model.engine import BatchClocks, QueryInfo
 from queryable_state.wire.errors import CheckpointError, JobError, RetryLaterError, UnknownJobError
@@ -180,6 +181,12 @@ class InMemoryEngine:
     def end_query(self, query_id: bytes) -> None:
         """Ends the query, without an error."""
         self.end(query_id)
+
+    def progress(self, query_id: bytes, batch_id: int) -> EngineProgress | None:
+        """One log: the digest of the offsets of the batch."""
+        digest = self.clocks(query_id, batch_id).offsets_digest
+        log = EngineLog(name=f"offsets/{batch_id}", content=digest)
+        return EngineProgress(location="memory", logs=[log])
 
     def export_progress(
         self, query_id: bytes, batch_id: int, storage: CheckpointStorage, folder: str

@@ -169,6 +169,13 @@ class JobGraph:
                     f"{count} operators of one job have the uid {uid!r}, which identifies their "
                     "state: give each operator its own uid"
                 )
+        of_sources = Counter(each.given_uid for each in self.sources if each.given_uid)
+        for uid, count in of_sources.items():
+            if count > 1:
+                raise JobError(
+                    f"{count} sources of one job have the uid {uid!r}, which identifies their "
+                    "progress: give each source its own uid"
+                )
         self._check_idleness()
         check_queryable_names(claim for node in self.operators for claim in name_claims(node))
         unnamed = [node.uid for node in self.operators if node.given_uid is None]

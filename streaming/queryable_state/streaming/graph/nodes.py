@@ -34,6 +34,8 @@ class SourceNode:
     """True if the source ends: a job whose sources all end, ends too."""
     first: tuple[Any, ...] = ()
     """The first element of a collection; empty for other sources."""
+    given_uid: str | None = None
+    """Identity of the source's progress over changes of the program."""
     given_name: str | None = None
     parallelism: int = 0
     """Number of partitions; 0: Spark decides."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import uuid
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
@@ -14,8 +12,9 @@ from queryable_state.server.coordinator.roots.stored_states import StoredStates
 from queryable_state.streaming.config.state_paths import is_local
 from queryable_state.streaming.spark.queries.checkpoint_files import newest_commit
 from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
+from queryable_state.streaming.spark.savepoints.stored_query_id import stored_query_id
 from queryable_state.streaming.spark.session import runs_on_one_machine
-from queryable_state.wire.errors import CheckpointError, CorruptDataError, RestoreMismatchError
+from queryable_state.wire.errors import CheckpointError, RestoreMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,21 +100,9 @@ def stored_parallelism(
     return found
 
 
-def query_id_of(files: SparkFiles) -> bytes | None:
-    """Id of the query of a Spark checkpoint; None if the checkpoint has no id yet."""
-    content = files.read("metadata")
-    if content is None:
-        return None
-    try:
-        return uuid.UUID(json.loads(content)["id"]).bytes
-    except (KeyError, ValueError, TypeError) as problem:
-        raise CorruptDataError(
-            f"{files.root}/metadata contains no query id in Spark's format: {problem!r}"
-        ) from problem
-
-
 def _check_same_job(record: RootRegistrations, files: SparkFiles, paths: StatePaths) -> None:
-    query_id = query_id_of(files)
+    stored = stored_query_id(files)
+    query_id = None if stored is None else stored.bytes
     if query_id == record.job_id:
         return
     found = "does not exist" if query_id is None else f"belongs to job {query_id.hex()}"

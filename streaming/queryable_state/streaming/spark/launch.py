@@ -24,10 +24,15 @@ from queryable_state.streaming.spark.job_checks import check_paths, stored_paral
 from queryable_state.streaming.spark.picklable import check_picklable
 from queryable_state.streaming.spark.plan.compiler import Compiler
 from queryable_state.streaming.spark.plan.plan_settings import set_plan
+from queryable_state.streaming.spark.plan.plan_sources import query_sources
 from queryable_state.streaming.spark.queries.checkpoint_files import is_temporary
 from queryable_state.streaming.spark.queries.trigger_check import check_trigger
 from queryable_state.streaming.spark.savepoint_start import SavepointStart
 from queryable_state.streaming.spark.savepoints.marker_offsets import check_markers
+from queryable_state.streaming.spark.savepoints.source_offsets import (
+    check_sources,
+    record_sources,
+)
 from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.streaming.spark.session import default_location
 from queryable_state.wire.errors import InvalidRequestError
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from queryable_state.server.coordinator.model.job_config import JobConfig
     from queryable_state.server.settings.environment_settings import EnvironmentSettings
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.graph.nodes import OperatorNode
     from queryable_state.streaming.spark.application import SparkApplication
     from queryable_state.streaming.spark.declarations import OperatorDeclaration
+    from queryable_state.streaming.spark.savepoints.query_sources import QuerySource
 
 _log = logging.getLogger("queryable_state.streaming")
 
@@ -102,13 +109,30 @@ class JobLaunch:
         savepoint = None if chosen is None else absolute(chosen)
         paths, config = self._configured(restarts=decision.may_restart)
         if savepoint is not None:
-            self._seed(savepoint, paths, config)
+            # The parallelism of stored state is known afterwards; the sources do not depend on it.
+            unscaled = self._writer(self._compiler(""), paths)
+            self._seed(savepoint, paths, config, self._sources(unscaled))
         context = self._session.sparkContext
         check_paths(context, paths, config, self.job_name, self._declarations)
+        compiler = self._compiler(config_id(config), self._kept_parallelism(paths, config))
+        writer = self._writer(compiler, paths)
+        sources = self._sources(writer)
         if paths.spark_location is not None:
             files = SparkFiles.of(context, paths.spark_location)
             check_markers(files, self.job_name, needs_clock=self.graph.needs_clock)
-        return self._started(paths, config, decision)
+            check_sources(files, self.job_name, sources)
+        return self._started(paths, config, decision, compiler, writer, sources)
+
+    def _sources(self, writer: DataStreamWriter) -> list[QuerySource]:
+        return query_sources(writer._df, self.graph.sources)
+
+    def _writer(self, compiler: Compiler, paths: StatePaths) -> DataStreamWriter:
+        return compiler.writer(
+            self.graph,
+            checkpoint_location=self._location(paths),
+            trigger=self.trigger or self._trigger_of_sources,
+            output_mode=self.output_mode,
+        )
 
     def _configured(self, *, restarts: bool) -> tuple[StatePaths, JobConfig]:
         """The state paths and the configuration of the job."""
@@ -131,7 +155,13 @@ class JobLaunch:
             declared=[state for each in self._declarations for state in each.states or ()],
         )
 
-    def _seed(self, savepoint: str, paths: StatePaths, config: JobConfig) -> None:
+    def _seed(
+        self,
+        savepoint: str,
+        paths: StatePaths,
+        config: JobConfig,
+        sources: Sequence[QuerySource],
+    ) -> None:
         """Seeds the job's paths from the savepoint, unless an earlier start did."""
         location = paths.spark_location
         is_durable = bool(paths.state_root) or not is_temporary(location or "")
@@ -153,20 +183,20 @@ class JobLaunch:
             job_name=self.job_name,
             operators=self._declarations,
             markers=int(self.graph.needs_clock),
+            sources=sources,
         )
 
     def _started(
-        self, paths: StatePaths, config: JobConfig, decision: RestartDecision
+        self,
+        paths: StatePaths,
+        config: JobConfig,
+        decision: RestartDecision,
+        compiler: Compiler,
+        writer: DataStreamWriter,
+        sources: Sequence[QuerySource],
     ) -> JobClient:
         identity = config_id(config)
         self.application.coordinator.configure(identity, config)
-        compiler = self._compiler(identity, self._kept_parallelism(paths, config))
-        writer = compiler.writer(
-            self.graph,
-            checkpoint_location=self._location(paths),
-            trigger=self.trigger or self._trigger_of_sources,
-            output_mode=self.output_mode,
-        )
         operators = [compiler.layout(node) for node in self.graph.operators]
         planned = compiler.is_native(self.graph)
 
@@ -176,6 +206,8 @@ class JobLaunch:
             try:
                 self.application.spark_log.hide_failure(query_id, self.job_name)
                 set_plan(query, self.graph.operators)
+                root = query._jsq.streamingQuery().resolvedCheckpointRoot()
+                record_sources(SparkFiles(self.application.context, root), sources)
                 if not planned:
                     self.application.stored.open(query_id, self.job_name, identity, operators)
             except BaseException:

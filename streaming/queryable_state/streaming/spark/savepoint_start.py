@@ -10,10 +10,20 @@ from queryable_state.server.checkpoint.file_systems.storage_factory import stora
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.coordinator.model.registrations import operator_label
 from queryable_state.server.coordinator.model.state_evolution import check_evolution
+from queryable_state.streaming.spark.savepoints.query_sources import SOURCES
 from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
-from queryable_state.streaming.spark.savepoints.seeding import seed
+from queryable_state.streaming.spark.savepoints.seeding import seed, seeded
+from queryable_state.streaming.spark.savepoints.source_offsets import (
+    check_unrecorded,
+    moved_sources,
+)
 from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
-from queryable_state.wire.errors import JobError, RestoreMismatchError
+from queryable_state.wire.errors import (
+    CheckpointError,
+    CorruptDataError,
+    JobError,
+    RestoreMismatchError,
+)
 
 if TYPE_CHECKING:
     import uuid
@@ -25,6 +35,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator import Coordinator
     from queryable_state.server.coordinator.model.job_config import JobConfig
     from queryable_state.streaming.spark.declarations import OperatorDeclaration
+    from queryable_state.streaming.spark.savepoints.query_sources import QuerySource
 
 
 _log = logging.getLogger("queryable_state.streaming")
@@ -43,7 +54,7 @@ def check_fits(
     """
     stored = {operator.uid: operator for operator in savepoint.metadata.operators}
     known = {operator.uid: operator for operator in operators}
-    where = f"savepoint {savepoint.uri} of job {savepoint.metadata.job_name!r}"
+    where = f"{savepoint.label} of job {savepoint.metadata.job_name!r}"
     if stored and not stored.keys() & known.keys():
         raise RestoreMismatchError(
             f"{where} has state of the operators {_labels(stored.values())}, but the job has the "
@@ -111,32 +122,55 @@ class SavepointStart:
         job_name: str,
         operators: Sequence[OperatorDeclaration],
         markers: int,
+        sources: Sequence[QuerySource] | None = None,
     ) -> uuid.UUID:
         """Seeds a checkpoint location and a state root from the savepoint; returns the query's id.
 
-        `markers` is the number of marker sources of the query.
+        `sources` are those of the query, one per offset; None: they are not known yet, and must be
+        those of the savepoint. `markers` is the number of marker sources among them.
         Raises, without writing, if the savepoint is invalid or does not fit the operators, or if
         the location or the root contains other data.
         """
         options = self.config.storage_options
-        savepoint = Savepoint.read(self.savepoint, options)
+        storage = storage_of(
+            root, options, fsync=self.config.fsync, objects=self.coordinator.objects
+        )
+        files, state_root = SparkFiles.of(self.context, location), StateRoot(root, storage)
+        try:
+            savepoint = Savepoint.read(self.context, self.savepoint, options)
+        except (RestoreMismatchError, CheckpointError, CorruptDataError) as problem:
+            query_id = seeded(self.savepoint, files, state_root)
+            if query_id is None:
+                raise
+            # The job may have a checkpoint of its own by now, and then needs this one no more.
+            _log.info("query %s was started from %s before: %s", query_id, self.savepoint, problem)
+            return query_id
         check_fits(savepoint, operators, allow_non_restored_state=self.allow_non_restored_state)
+        moved = None
+        if sources is not None:
+            where = savepoint.label
+            moved = moved_sources(
+                savepoint.optional_progress(SOURCES),
+                sources,
+                where,
+                allow_non_restored_state=self.allow_non_restored_state,
+            )
+            if moved is None:
+                offsets = savepoint.progress(f"offsets/{savepoint.version}")
+                check_unrecorded(offsets, sources, where)
         left = non_restored(savepoint.metadata, (operator.uid for operator in operators))
         if left:
             _log.warning(
                 "state of the operators %s in %s is not restored", ", ".join(left), savepoint.uri
             )
-        storage = storage_of(
-            root, options, fsync=self.config.fsync, objects=self.coordinator.objects
-        )
         storage.check_writable(root)
-        files = SparkFiles.of(self.context, location)
         return seed(
             savepoint,
             files,
-            StateRoot(root, storage),
+            state_root,
             job_name,
             left_behind=left,
             allow_non_restored_state=self.allow_non_restored_state,
             markers=markers,
+            sources=moved,
         )

@@ -61,10 +61,14 @@ class StreamOptions:
         return self
 
     def uid(self, uid: str) -> Self:
-        """Sets the identity of the operator; only a stateful operator's has an effect."""
+        """Sets the identity of the operator.
+
+        It has an effect for stateful operators, whose state a changed program finds by it, and for
+        sources, whose progress a job that starts from a savepoint finds by it.
+        """
         checked = check_name("a uid", uid)
         node = without_watermark(self._node)
-        if isinstance(node, OperatorNode | TransformNode):
+        if isinstance(node, OperatorNode | TransformNode | SourceNode):
             node.given_uid = checked
         return self
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.checkpoints.snapshot_plan import SnapshotPlan
     from queryable_state.server.coordinator.checkpoints.snapshot_writer import SnapshotWriter
     from queryable_state.server.coordinator.checkpoints.snapshots import Snapshots
+    from queryable_state.server.coordinator.model.engine import Engine
     from queryable_state.server.coordinator.roots.job_roots import JobRoot
 
 _log = logging.getLogger(__name__)
@@ -49,11 +50,13 @@ class CheckpointAttempt:
 
     def __init__(
         self,
+        engine: Engine,
         root: JobRoot,
         snapshots: Snapshots,
         writer: SnapshotWriter,
         history: CheckpointHistory,
     ) -> None:
+        self._engine = engine
         self._root = root
         self._snapshots = snapshots
         self._writer = writer
@@ -137,6 +140,7 @@ class CheckpointAttempt:
             triggered_at_ms=triggered_at_ms,
             duration_ms=round((time.monotonic() - begun_s) * 1000),
             registrations=root.registrations_name,
+            progress=self._engine.progress(root.query_id, written.plan.version),
         )
         check_files(metadata, root.storage, self._target)
         root.root.write_checkpoint(metadata)

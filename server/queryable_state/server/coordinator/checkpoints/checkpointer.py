@@ -193,7 +193,9 @@ class Checkpointer:
             with self._lock:
                 schedule = self._schedule(root)
                 schedule.start(time.monotonic())
-            attempt = CheckpointAttempt(root, self._snapshots, self._writer, self._history)
+            attempt = CheckpointAttempt(
+                self._engine, root, self._snapshots, self._writer, self._history
+            )
             try:
                 metadata = attempt.run(self._wall_ms(), deadline_s - time.monotonic())
             except _NOT_COUNTED as reason:

@@ -30,10 +30,12 @@ def metadata_of(
     triggered_at_ms: int,
     duration_ms: int,
     registrations: str = "",
+    progress: checkpoint_pb2.EngineProgress | None = None,
 ) -> CheckpointMetadata:
     """The metadata of what was written; an id of 0: of a savepoint.
 
-    `registrations` is the file name of those in force, which a savepoint does not need.
+    `registrations` is the file name of those in force, and `progress` the engine's logs; a
+    savepoint needs neither.
     """
     operators = [
         checkpoint_pb2.OperatorSnapshot(
@@ -65,6 +67,7 @@ def metadata_of(
         operators=operators,
         complete_since_batch=plan.complete_since,
         registrations=registrations,
+        progress=progress,
     )
 
 

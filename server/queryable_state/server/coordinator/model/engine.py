@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from queryable_state.internal.v1.checkpoint_pb2 import EngineProgress
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
     from queryable_state.wire.errors import QueryableStateError
 
@@ -119,6 +120,13 @@ class Engine(Protocol):
         Its batch in flight may or may not be committed; none is after `query` reports the query as
         inactive. Raises `CheckpointError`, and the query keeps running, if the end would lose
         its progress.
+        """
+        ...
+
+    def progress(self, query_id: bytes, batch_id: int) -> EngineProgress | None:
+        """The logs of a committed batch, for a checkpoint; None if they cannot be read.
+
+        Cheap, and called for each checkpoint; does not raise.
         """
         ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import RestorePlan, RestoreSource
+from queryable_state.server.checkpoint.state_root import root_of_files
 from queryable_state.server.coordinator.batches.manifests import clipped
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import CheckpointError, RestoreMismatchError
@@ -146,15 +147,16 @@ def _savepoint_source(
     whole: bool,
 ) -> RestoreSource:
     uri = root.registrations.restored_from
+    files_root = root_of_files(uri.rstrip("/"), savepoint)
     operator = _operator(savepoint, subtask)
     if operator is None:
-        return RestoreSource(version=savepoint.version, root=uri, location=uri)
+        return RestoreSource(version=savepoint.version, root=files_root, location=uri)
     check_max_parallelism(subtask, [(operator.max_parallelism, uri)])
     ids = {state.state_name: state.state_id for state in states}
     return RestoreSource(
         version=savepoint.version,
         ranges=_ranges(operator, subtask, whole=whole),
-        root=uri,
+        root=files_root,
         stored_state_ids=[state.state_id for state in operator.states],
         state_ids=[ids[state.state_name] for state in operator.states],
         location=uri,

@@ -19,6 +19,7 @@ from queryable_state.streaming.spark.queries.active_queries import (
 )
 from queryable_state.streaming.spark.queries.checkpoint_files import CheckpointFiles, is_temporary
 from queryable_state.streaming.spark.queries.scratch_folder import outlives_query
+from queryable_state.streaming.spark.savepoints.checkpoint_progress import progress_of
 from queryable_state.streaming.spark.savepoints.file_sink_check import check_sink, skipped_batch
 from queryable_state.streaming.spark.savepoints.progress_export import export_progress
 from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from queryable_state.internal.v1.checkpoint_pb2 import EngineProgress
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
 
 _log = logging.getLogger("queryable_state.streaming")
@@ -190,6 +192,20 @@ class SparkAdapter:
                 "savepoint while it runs, or start it with a checkpointLocation"
             )
         self._active.stop(execution, query_id)
+
+    def progress(self, query_id: bytes, batch_id: int) -> EngineProgress | None:
+        """The logs of a committed batch; None if they cannot be read."""
+        try:
+            files = self._files(query_id)
+            return None if files is None else progress_of(files.files, batch_id)
+        except (QueryableStateError, Py4JError, OSError) as problem:
+            _log.info(
+                "no other job can start from the checkpoint of batch %d of query %s: %s",
+                batch_id,
+                query_id.hex(),
+                problem,
+            )
+            return None
 
     def export_progress(
         self, query_id: bytes, batch_id: int, storage: CheckpointStorage, folder: str

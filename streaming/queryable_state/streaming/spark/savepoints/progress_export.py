@@ -1,6 +1,7 @@
 """Export of a query's Spark checkpoint as of one committed batch N, for a savepoint.
 
     metadata                the query's id; a query started from the savepoint writes its own
+    sources.json            the sources of the query, if it has recorded them
     offsets/N, offsets/N-1  Spark reads the offsets before the newest ones when it starts
     commits/N
     sources/<source>/       a file source's log up to its offset in offsets/N; files of other
@@ -19,10 +20,11 @@ import re
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint.file_systems.storage import join
+from queryable_state.streaming.spark.savepoints.query_sources import SOURCES, recorded
 from queryable_state.wire.errors import CheckpointError, CorruptDataError, RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
     from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 5
 _NOTHING_YET = "-"
 _VERSIONED = re.compile(r"([0-9]+)[._]")
+_OF_STORE = re.compile(r"[0-9]+(?:_[^.]*)?\.(?:delta|snapshot|changelog|zip)")
 
 _COMPACT = ".compact"
 
@@ -135,8 +138,13 @@ def export_progress(
             ) from problem
 
 
+def _is_of(name: str) -> bool:
+    """True for a file of one version of a state store."""
+    return _OF_STORE.fullmatch(name.rpartition("/")[2]) is not None
+
+
 def source_offsets(content: bytes) -> dict[str, str]:
-    """Parses a file of `offsets/`: the offset of each source by the source's folder.
+    """Parses a file of `offsets/`: the offset of each source by the source's key in the file.
 
     After the version and the metadata there is one line per source: in v1 the offset, in v2 the
     source's name and the offset.
@@ -152,29 +160,67 @@ def source_offsets(content: bytes) -> dict[str, str]:
     )
 
 
-class _Export:
+class BatchProgress:
+    """The files of a query's checkpoint as of one committed batch.
+
+    Files that `logs` contains are not read. Each method raises FileGoneError if a file is gone.
+    """
+
     def __init__(
-        self, files: SparkFiles, batch_id: int, storage: CheckpointStorage, folder: str
+        self, files: SparkFiles, batch_id: int, logs: Mapping[str, bytes] | None = None
     ) -> None:
         self._files = files
         self._batch_id = batch_id
-        self._storage = storage
-        self._folder = folder
+        self._logs = logs or {}
 
-    def write(self) -> None:
+    def logs(self) -> Iterator[tuple[str, bytes]]:
+        """Name and content of the logs, and of the record of the sources, if there is one."""
         batch = self._batch_id
-        offsets = self._read(f"offsets/{batch}")
-        self._put("metadata", self._read("metadata"))
         if batch > 0:
-            self._put(f"offsets/{batch - 1}", self._read(f"offsets/{batch - 1}"))
-        self._put(f"offsets/{batch}", offsets)
-        self._put(f"commits/{batch}", self._read(f"commits/{batch}"))
-        for source, offset in source_offsets(offsets).items():
-            for name, content in self._source(f"sources/{source}", offset):
-                self._put(name, content)
-        for name in self._files.walk("state"):
-            if not name.endswith(".crc") and not self._is_later(name):
-                self._copy(name)
+            yield self._named(f"offsets/{batch - 1}")
+        yield self._named(f"offsets/{batch}")
+        yield self._named(f"commits/{batch}")
+        record = self._record()
+        if record is not None:
+            yield SOURCES, record
+
+    def sources(self) -> Iterator[tuple[str, bytes]]:
+        """Name and content of the sources' files."""
+        for folder, offset in self._offsets_by_folder().items():
+            yield from self._source(f"sources/{folder}", offset)
+
+    def state(self) -> list[str]:
+        """Names of the files of Spark's own stateful operators."""
+        names = [name for name in self._files.walk("state") if not name.endswith(".crc")]
+        return [name for name in names if not self._is_later(name)]
+
+    def check_state(self) -> None:
+        """Raises FileGoneError if Spark has removed the state as of the batch."""
+        newest: dict[str, int] = {}
+        for name in self.state():
+            folder, _, file = name.rpartition("/")
+            version = _VERSIONED.match(file)
+            if version is not None:
+                newest[folder] = max(newest.get(folder, 0), int(version[1]))
+        stores = {name.rpartition("/")[0] for name in self._files.walk("state") if _is_of(name)}
+        for folder in sorted(stores):
+            if newest.get(folder) != self._batch_id + 1:
+                raise FileGoneError(f"{folder}/{self._batch_id + 1}.*")
+
+    def _record(self) -> bytes | None:
+        return self._logs.get(SOURCES) or self._files.read(SOURCES)
+
+    def _named(self, name: str) -> tuple[str, bytes]:
+        return name, self.read(name)
+
+    def _offsets_by_folder(self) -> dict[str, str]:
+        """The offset of each source by its folder; without a record each offset has its own."""
+        found = source_offsets(self.read(f"offsets/{self._batch_id}"))
+        sources = recorded(self._record(), self._files.root)
+        if sources is None:
+            return found
+        folders = {each.key: each.folder for each in sources}
+        return {folders.get(key, key): offset for key, offset in found.items()}
 
     def _source(self, folder: str, offset: str) -> Iterator[tuple[str, bytes]]:
         end = file_log_offset(offset)
@@ -184,7 +230,7 @@ class _Export:
             yield from ((f"{folder}/{name}", content) for name, content in log.items())
             return
         for name in self._files.walk(folder):
-            content = self._read(name)
+            content = self.read(name)
             # A file source without an offset had no file yet: all entries are later ones.
             if not name.endswith(".crc") and not (offset == _NOTHING_YET and is_file_log(content)):
                 yield name, content
@@ -193,11 +239,27 @@ class _Export:
         version = _VERSIONED.match(name.rpartition("/")[2])
         return version is not None and int(version[1]) > self._batch_id + 1
 
-    def _read(self, name: str) -> bytes:
-        content = self._files.read(name)
-        if content is None:
-            raise FileGoneError(name)
-        return content
+    def read(self, name: str) -> bytes:
+        """The content of a file; raises FileGoneError if there is none."""
+        content = self._logs.get(name)
+        return _content(name, self._files.read) if content is None else content
+
+
+class _Export:
+    def __init__(
+        self, files: SparkFiles, batch_id: int, storage: CheckpointStorage, folder: str
+    ) -> None:
+        self._files = files
+        self._progress = BatchProgress(files, batch_id)
+        self._storage = storage
+        self._folder = folder
+
+    def write(self) -> None:
+        self._put("metadata", self._progress.read("metadata"))
+        for name, content in (*self._progress.logs(), *self._progress.sources()):
+            self._put(name, content)
+        for name in self._progress.state():
+            self._copy(name)
 
     def _put(self, name: str, content: bytes) -> None:
         self._storage.write(join(self._folder, name), content)
@@ -205,7 +267,7 @@ class _Export:
     def _copy(self, name: str) -> None:
         local = self._files.local(name)
         if local is None:
-            self._put(name, self._read(name))
+            self._put(name, self._progress.read(name))
             return
         try:
             self._storage.upload(local, join(self._folder, name))

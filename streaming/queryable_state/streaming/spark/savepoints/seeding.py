@@ -14,7 +14,9 @@ import uuid
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.spark.savepoints.marker_offsets import with_markers
-from queryable_state.wire.errors import CorruptDataError, RestoreMismatchError
+from queryable_state.streaming.spark.savepoints.query_sources import SOURCES, written
+from queryable_state.streaming.spark.savepoints.stored_query_id import stored_query_id
+from queryable_state.wire.errors import RestoreMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
     from queryable_state.server.checkpoint.state_root import StateRoot
     from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
+    from queryable_state.streaming.spark.savepoints.source_offsets import MovedSources
     from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 
 _log = logging.getLogger("queryable_state.streaming")
@@ -42,20 +45,18 @@ def seed(
     left_behind: Iterable[str] = (),
     allow_non_restored_state: bool = False,
     markers: int = 0,
+    sources: MovedSources | None = None,
 ) -> uuid.UUID:
     """Seeds a query from the savepoint; returns the query's id.
 
     State of the operators in `left_behind` (uids) is not restored. With `allow_non_restored_state`
     the other operators may lack states that they have in the savepoint. If an earlier call seeded
-    the query, nothing changes and the query continues from its own checkpoint. `markers` is the
-    number of marker sources that the query has. Raises RestoreMismatchError, without writing, if
+    the query, nothing changes and the query continues from its own checkpoint. `sources` are those
+    of the query; if they are unknown, it has the sources of the savepoint, and `markers` is the
+    number of its marker sources. Raises RestoreMismatchError, without writing, if
     the location or the root contains other data, or the number of markers does not fit.
     """
-    progress = {
-        name: _fitted(name, savepoint, markers)
-        for name in savepoint.progress_files()
-        if name != _METADATA and not name.endswith(".crc")
-    }
+    progress = _progress(savepoint, markers, sources)
     record = root.registrations()
     if record is not None:
         return _again(record, savepoint, location, root, progress)
@@ -78,11 +79,41 @@ def seed(
     return query_id
 
 
-def _fitted(name: str, savepoint: Savepoint, markers: int) -> Callable[[], bytes]:
-    """The content of a file of Spark's progress; read at once if it depends on the markers."""
+def seeded(uri: str, location: SparkFiles, root: StateRoot) -> uuid.UUID | None:
+    """The id of the query that an earlier start has seeded from a savepoint; None if none has."""
+    record = root.registrations()
+    own = stored_query_id(location)
+    if record is None or own is None or own.bytes != record.job_id:
+        return None
+    return own if record.restored_from.rstrip("/") == uri.rstrip("/") else None
+
+
+def _progress(
+    savepoint: Savepoint, markers: int, sources: MovedSources | None
+) -> dict[str, Callable[[], bytes]]:
+    """The files of Spark's progress for the query, by name."""
+    found: dict[str, Callable[[], bytes]] = {}
+    for name in savepoint.progress_files():
+        moved = name if sources is None else sources.name(name)
+        if moved is not None and name != _METADATA and not name.endswith(".crc"):
+            found[moved] = _fitted(name, savepoint, markers, sources)
+    if sources is not None:
+        record = written(sources.wanted)
+        found[SOURCES] = lambda: record
+    return found
+
+
+def _fitted(
+    name: str, savepoint: Savepoint, markers: int, sources: MovedSources | None
+) -> Callable[[], bytes]:
+    """The content of a file of Spark's progress; read at once if it depends on the sources."""
     if not name.startswith(_OFFSETS):
         return lambda: savepoint.progress(name)
-    content = with_markers(savepoint.progress(name), markers, f"savepoint {savepoint.uri}")
+    content = savepoint.progress(name)
+    if sources is not None:
+        content = sources.offsets(content)
+    else:
+        content = with_markers(content, markers, savepoint.label)
     return lambda: content
 
 
@@ -101,7 +132,7 @@ def _again(
             root,
             location,
         )
-    own = _query_id(location)
+    own = stored_query_id(location)
     if own is None:
         if root.newest_epoch() > 0:
             raise _taken(
@@ -135,18 +166,6 @@ def _write(
     location.write(ORIGIN, json.dumps(origin).encode())
     location.write(_METADATA, json.dumps({"id": str(query_id)}).encode())
     _log.info("query %s starts from %s, after batch %d", query_id, savepoint.uri, savepoint.version)
-
-
-def _query_id(location: SparkFiles) -> uuid.UUID | None:
-    content = location.read(_METADATA)
-    if content is None:
-        return None
-    try:
-        return uuid.UUID(json.loads(content)["id"])
-    except (ValueError, KeyError, TypeError) as problem:
-        raise CorruptDataError(
-            f"{location.root}/{_METADATA} contains no query id in Spark's format: {problem!r}"
-        ) from problem
 
 
 def _taken(what: str, root: StateRoot, location: SparkFiles) -> RestoreMismatchError:

@@ -6,6 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+MARKER_FORMAT: Final = "queryable_state_clock"
+"""The format of a marker source in Spark."""
+
 _CLOCK: Final = "clock"
 _TICK: Final = "tick"
 _ENDED: Final = "ended"

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.streaming.spark.sources.marker_offset import MarkerOffset
+from queryable_state.streaming.spark.sources.marker_offset import MARKER_FORMAT, MarkerOffset
 from queryable_state.wire.security.tls import Tls
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("queryable_state.streaming")
 
-_FORMAT: Final = "queryable_state_clock"
 _ADDRESS: Final = "address"
 _SECRET_FILE: Final = "secretFile"
 _TLS: Final = "tls"
@@ -58,7 +57,7 @@ def with_marker(
     session: SparkSession = frame.sparkSession
     session.dataSource.register(MarkerSource)
     marker = (
-        session.readStream.format(_FORMAT)
+        session.readStream.format(MARKER_FORMAT)
         .option(_ADDRESS, address)
         .option(_SECRET_FILE, str(secret_file))
         .option(_TLS, json.dumps(None if tls is None else asdict(tls)))
@@ -75,7 +74,7 @@ class MarkerSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return _FORMAT
+        return MARKER_FORMAT
 
     def schema(self) -> str:
         return "tick BIGINT"
