@@ -178,6 +178,10 @@ def _write_outcomes(terminalreporter: Any) -> None:
     outcomes = Counter(each.get("outcome", "wrong or failed") for each in found)
     counts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
     terminalreporter.write_line(f"random programs: {counts}")
+    damaged = Counter(each["damaged"] for each in found if each.get("damaged"))
+    if damaged:
+        counts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(damaged.items()))
+        terminalreporter.write_line(f"with damaged files: {counts}")
     for each in found:
         if each.get("refusals"):
             terminalreporter.write_line(f"{each['program']}: {each['refusals']}")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
+
+if TYPE_CHECKING:
+    from _pytest.mark import ParameterSet
 
 ARGUMENT: Final = "program_seed"
 """The argument of the tests that run a random program."""
@@ -22,8 +25,8 @@ def parse(text: str) -> list[int]:
     seeds: list[int] = []
     try:
         for part in text.split(","):
-            first, _, last = part.partition("-")
-            seeds += range(int(first), int(last or first) + 1)
+            first, dash, last = part.partition("-")
+            seeds += range(int(first), int(last if dash else first) + 1)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{text!r} are no seeds: numbers and ranges, such as 1-60,99"
@@ -31,7 +34,7 @@ def parse(text: str) -> list[int]:
     return seeds
 
 
-def parameters(seeds: list[int] | None) -> list[object]:
+def parameters(seeds: list[int] | None) -> list[ParameterSet]:
     """The parameters of a random test: those seeds, or all of the long and wide tests."""
     if seeds is not None:
         return [pytest.param(seed, marks=pytest.mark.wide) for seed in seeds]

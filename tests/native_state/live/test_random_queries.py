@@ -87,7 +87,8 @@ class RandomRun:
     def expected(self, states: list[StateDefinition], batch: int) -> dict[str, list[Record]]:
         """What Spark's reader has of states as of a batch."""
         time_ms = self._answers.batch_time_ms(batch)
-        with settings(self.query.spark, self.drawn.settings):
+        # The reader takes formats from its session.
+        with settings(self.query.spark, self.drawn.settings | self.drawn.runs[0]):
             readings = dict(self._answers.readings())
             return {
                 state.queryable_name: without_partitions(
@@ -158,7 +159,7 @@ async def _run(run: RandomRun) -> dict[int, dict[str, list[Record]]]:
     await asyncio.to_thread(next, running)
     if run.drawn.follows:
         async with serving(run, follow=True, lazy=run.drawn.lazy) as server:
-            for newest in iter(lambda: next(running, None), None):
+            while (newest := await asyncio.to_thread(next, running, None)) is not None:
                 await until_batch(server, newest)
                 if run.drawn.random.random() < 0.5:
                     await asyncio.to_thread(run.check, server)
@@ -174,8 +175,11 @@ async def _run(run: RandomRun) -> dict[int, dict[str, list[Record]]]:
     return {batch: await asyncio.to_thread(run.expected, states, batch) for batch in batches}
 
 
-async def _damaged(run: RandomRun, known: dict[int, dict[str, list[Record]]]) -> str:
-    """Damages files, and compares what is served then with what Spark had before."""
+async def _damaged(run: RandomRun, known: dict[int, dict[str, list[Record]]]) -> tuple[str, str]:
+    """Damages files, and compares what is served then with what Spark had before.
+
+    Returns what was done, and what came of it.
+    """
     done = damage(run.drawn.random, run.query.checkpoint, file_checksums=run.drawn.file_checksums)
     refusals: list[str] = []
     run.refusals, before = refusals, run.refusals
@@ -186,7 +190,9 @@ async def _damaged(run: RandomRun, known: dict[int, dict[str, list[Record]]]) ->
         refusals.append(f"{type(refusal).__name__}: {refusal.message}")
     run.refusals = before
     run.problems = [f"{done}: {each}" for each in run.problems]
-    return f"{done}: {refusals[0] if refusals else 'exact'}" if done else "nothing"
+    if not done:
+        return "", ""
+    return f"{done}: {'; '.join(refusals[:1])}", "refused by name" if refusals else "exact"
 
 
 async def test_a_random_query_is_served_as_spark_reads_it(
@@ -200,7 +206,9 @@ async def test_a_random_query_is_served_as_spark_reads_it(
     record_property("program", str(run.drawn))
     known = await _run(run)
     assert not run.problems, f"{run.drawn}\n" + "\n".join(run.problems[:40])
-    record_property("damage", await _damaged(run, known))
+    done, says = await _damaged(run, known)
+    record_property("damage", done)
+    record_property("damaged", says)
     assert not run.problems, f"{run.drawn}\n" + "\n".join(run.problems[:40])
     record_property("outcome", "refused by name" if run.refusals else "exact")
     record_property("refusals", "; ".join(run.refusals))

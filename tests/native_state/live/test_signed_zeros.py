@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -10,7 +11,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from tests.native_state.programs.fixture import HDFS, ROCKSDB_CHANGELOGS
 from tests.native_state.programs.written_query import WrittenQuery, settings
-from tests.native_state.server.conftest import client_of, keys_of, serving
+from tests.native_state.server.conftest import client_of, keys_of, serving, until_batch
 
 from queryable_state.wire.errors import InvalidRequestError, UnknownKeyOrNamespaceError
 
@@ -73,9 +74,10 @@ async def test_a_key_with_a_negative_zero_is_found_unless_it_is_two_keys(
         async with client.scan("query", "groups", page_token=token) as scan:
             keys += [str(key) async for key, _ in scan]
         assert len(keys) == len(set(keys)) == 9
-    with settings(spark, stored):
-        query.feed([{"a": "a0", "x": 0.0}, {"a": "a3", "x": -1.0}])
-    async with serving(query.checkpoint) as server, client_of(server) as client:
+    async with serving(query.checkpoint, follow=True) as server, client_of(server) as client:
+        with settings(spark, stored):
+            await asyncio.to_thread(query.feed, [{"a": "a0", "x": 0.0}, {"a": "a3", "x": -1.0}])
+        await until_batch(server, 1)
         for zero in (0.0, -0.0):
             with pytest.raises(InvalidRequestError, match=_SEVERAL):
                 await client.get_kv_state("query", "groups", ("a0", zero))

@@ -152,5 +152,7 @@ def test_a_random_job_puts_out_what_the_models_do(
         assert in_any_order(same) == in_any_order({name: found[name] for name in same})
         done = batch.files.stop
     assert done == len(run.files)
+    silent = [name for name, rows in run.timed.emitted.items() if not any(rows.values())]
+    assert set(silent) <= {"late"}
     check_states(connect(job), job, run, model)
     record_property("outcome", "exact")

@@ -73,5 +73,8 @@ class MapLayout(GroupedLayout):
             if record_key == next_key:
                 element = record_key[len(wire_key) + len(VOID_NAMESPACE) :]
                 name = self.definition.queryable_name or self.definition.name
-                raise several_keys(name, "entry", self._map_keys.decode(element))
+                entry = self._map_keys.decode(element)
+                if zeros_in(entry):
+                    raise several_keys(name, "entry", entry)
+                raise several_keys(name, "key", self._table.keys.leading(wire_key)[0])
         return records
