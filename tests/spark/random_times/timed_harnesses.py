@@ -82,3 +82,12 @@ class TimedHarnesses:
             harness.watermark_ms = batch.watermark_ms or 0
             found[name] = [tuple(each) for each in harness.process(rows)]
         return found | {"late": [tuple(each) for each in self._tumbling.side_output(self._late)]}
+
+    def rescale(self, parallelism: int) -> None:
+        """Restarts each operator at another parallelism."""
+        for harness in self._harnesses.values():
+            harness.rescale(parallelism)
+
+    def kept(self, name: str) -> dict[Any, Any]:
+        """A kept state of all keys."""
+        return self._harnesses["kept"].states(name)
