@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -375,4 +375,17 @@ _OPERATORS = (
 
 def random_operator(random: Random, *, not_strict: bool) -> RandomOperator:
     """An operator, with keys that Spark places by the first column alone if `not_strict`."""
-    return random.choice(_OPERATORS)(_Drawn(random, not_strict))
+    operator = random.choice(_OPERATORS)(_Drawn(random, not_strict))
+    return replace(operator, plan=lambda read: _writable(operator.plan(read)))
+
+
+def _writable(frame: DataFrame) -> DataFrame:
+    """The frame with times of day as texts: Spark's sinks do not take them."""
+    return frame.select(
+        *(
+            F.col(each.name).cast("string")
+            if each.dataType.simpleString().startswith("time(")
+            else F.col(each.name)
+            for each in frame.schema.fields
+        )
+    )
