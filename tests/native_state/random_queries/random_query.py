@@ -61,6 +61,7 @@ class RandomQuery:
             PROVIDER_KEY: ROCKSDB if rocksdb else HDFS[PROVIDER_KEY],
             _PARTITIONS: str(random.choice((1, 2, 3, 5))),
             _STRICT: "false" if not_strict else "true",
+            "spark.sql.timeType.enabled": "true",
             "spark.sql.streaming.minBatchesToRetain": str(random.choice((2, 100))),
         }
         if rocksdb and random.random() < 0.25:
