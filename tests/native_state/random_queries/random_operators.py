@@ -335,7 +335,7 @@ def processor(drawn: _Drawn) -> RandomOperator:
 
 def chained(drawn: _Drawn) -> RandomOperator:
     """Deduplication, windows by key, and windows over all of them."""
-    random, keys = drawn.random, drawn.keys()
+    keys = drawn.keys()
     stream = drawn.stream(keys, 30)
 
     def plan(read: Read) -> DataFrame:
