@@ -47,8 +47,8 @@ test-slow: spark-classes ## Run the slow tests: restarts of drivers, killed exec
 	@scripts/install_chromium.sh
 	$(RUN) python -m pytest -n 2 --dist loadscope -m slow $(ARGS)
 
-test-wide: spark-classes ## Run slow tests with further backends, parallelism and seeds
-	$(RUN) python -m pytest -n 2 --dist loadscope -m "slow and wide" $(ARGS)
+test-wide: spark-classes ## Run slow tests with further backends, parallelism and seeds (SEEDS=7,9-12: random programs alone)
+	$(RUN) python -m pytest -n 2 --dist loadscope -m "slow and wide" $(if $(SEEDS),--seeds $(SEEDS)) $(ARGS)
 
 test-long: spark-classes ## Run what test-slow and test-cluster run at once, but no round of make chaos
 	@scripts/install_chromium.sh

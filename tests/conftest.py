@@ -13,6 +13,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from tests import seeds
 from tests.samples import Sample
 
 # Spark starts its Python workers with whatever python3 is on PATH unless told.
@@ -57,6 +58,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_sample,
         help="run one of so many shares of the test files; SHARES seeds in a row run every test",
     )
+    parser.addoption(
+        "--seeds",
+        metavar="SEEDS",
+        type=seeds.parse,
+        help="run only tests of random programs, with these seeds: 7, or 1-60,99",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Gives each test of random programs its seeds."""
+    if seeds.ARGUMENT in metafunc.fixturenames:
+        chosen = metafunc.config.option.seeds
+        metafunc.parametrize(seeds.ARGUMENT, seeds.parameters(chosen))
 
 
 def _sample(text: str) -> Sample:
@@ -71,7 +85,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leaves out tests on request, unless `-m` has their mark or an argument names their file."""
     named = {_file_of(config, argument) for argument in config.args}
     marks = [
-        mark for mark in ON_REQUEST if not re.search(rf"\b{mark}\b", config.option.markexpr or "")
+        mark
+        for mark in ON_REQUEST
+        # With seeds only the tests of random programs are left.
+        if config.option.seeds is None
+        and not re.search(rf"\b{mark}\b", config.option.markexpr or "")
     ]
     left_out = {
         item: mark
@@ -85,6 +103,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[_left_out] = Counter(left_out.values())
     if config.option.sample is not None:
         _keep_sample(config, items)
+    if config.option.seeds is not None:
+        _keep_random(config, items)
+
+
+def _keep_random(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out all tests but those of random programs."""
+    others = [item for item in items if seeds.ARGUMENT not in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
 
 
 def _keep_sample(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -126,6 +153,7 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says which tests were left out, and how to run them."""
     config = terminalreporter.config
+    _write_outcomes(terminalreporter)
     for mark, number in config.stash.get(_left_out, Counter()).items():
         if mark == _OF_OTHER_SHARES:
             terminalreporter.write_line(
@@ -135,6 +163,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             continue
         what, command = ON_REQUEST[mark]
         terminalreporter.write_line(f"left out: {number} {what}: {command}")
+
+
+def _write_outcomes(terminalreporter: Any) -> None:
+    """Counts the outcomes of random programs, and says what was refused."""
+    found: list[dict[str, Any]] = [
+        dict(report.user_properties)
+        for reports in ("passed", "failed")
+        for report in terminalreporter.stats.get(reports, ())
+        if report.when == "call" and "program" in dict(report.user_properties)
+    ]
+    if not found:
+        return
+    outcomes = Counter(each.get("outcome", "wrong or failed") for each in found)
+    counts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
+    terminalreporter.write_line(f"random programs: {counts}")
+    damaged = Counter(each["damaged"] for each in found if each.get("damaged"))
+    if damaged:
+        counts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(damaged.items()))
+        terminalreporter.write_line(f"with damaged files: {counts}")
+    for each in found:
+        if each.get("refusals"):
+            terminalreporter.write_line(f"{each['program']}: {each['refusals']}")
 
 
 def _file_of(config: pytest.Config, argument: str) -> Path:

@@ -16,7 +16,7 @@ _LONG: Final = (
     *("tests/docs/", "tests/standalone/", "tests/kafka/", "tests/cluster/", "tests/examples/"),
     *("tests/chaos/", "tests/versions/", "tests/deploy/"),
     *("tests/spark/random_times/", "tests/spark/restarts/", "tests/spark/incidents/"),
-    *("tests/spark/event_time/", "tests/spark/console/"),
+    *("tests/spark/event_time/", "tests/spark/console/", "tests/native_state/live/"),
 )
 """Files with few tests that take long: given early, because one given last runs alone."""
 

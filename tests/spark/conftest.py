@@ -46,6 +46,8 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.queryable_state.lease_ms", "3000")
+        # Beside other work a Python worker may take long to start.
+        .config("spark.python.authenticate.socketTimeout", "120s")
         .config("spark.python.daemon.module", worker_daemon.__name__)
         .getOrCreate()
     )

@@ -49,6 +49,21 @@ class Model:
     def write(self, place: Any, value: Any) -> None:
         self.cells[place] = Cell(value, self.now_ms)
 
+    def stored(self, name: str, key: str) -> Any:
+        """What a state of a key has, as its reads return it; None: nothing. Renews nothing."""
+        if name == "list":
+            return [cell.value for cell in self.lists.get(key, []) if self.is_seen(cell)] or None
+        if name == "map":
+            return {
+                at[2]: cell.value
+                for at, cell in self.cells.items()
+                if at[:2] == ("map", key) and self.is_seen(cell)
+            } or None
+        cell = self.cells.get((name, key))
+        if cell is None or not self.is_seen(cell):
+            return None
+        return f"{cell.value[0]}/{cell.value[1]}" if name == "aggregating" else cell.value
+
     def apply(self, key: str, op: str, arg: int) -> str:
         name, _, operation = op.partition(".")
         if name == "list":

@@ -73,6 +73,10 @@ class FixedWindows:
             if window[1] - 1 + self.lateness > watermark
         }
 
+    def live_sums(self) -> dict[tuple[str, int, int], int]:
+        """The sums of the live windows."""
+        return {(key, start, end): self._sum(key, (start, end)) for key, start, end in self.live()}
+
     def _sum(self, key: str, window: tuple[int, int]) -> int:
         return sum(value for _, of, over, value in self.taken if (of, over) == (key, window))
 
@@ -118,6 +122,14 @@ class Sessions:
             if end - 1 <= watermark:
                 fired.append((key, start, end, sum(value for *_, value in merged)))
         return fired
+
+    def live_sums(self) -> dict[tuple[str, int, int], int]:
+        """Key, start, end and sum of the live sessions."""
+        return {
+            (key, *span_of(session)): sum(value for *_, value in session)
+            for key, sessions in self.alive.items()
+            for session in sessions
+        }
 
 
 @dataclass

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from tests.runtime.timers.timer_model import OUTPUT, row
 from tests.spark.random_times.timed_job import (
-    LATE,
-    SCHEMA,
-    SESSIONS,
-    SLIDING,
-    TUMBLING,
+    KEPT,
     Scripted,
+    kept,
+    late,
+    schema,
+    session_windows,
     sessions,
     sliding,
+    sliding_windows,
     tumbling,
+    tumbling_windows,
 )
 from tests.spark.random_times.timed_model import time_of
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from tests.chaos.history.batch_log import Batch
     from tests.runtime.timers.timer_model import Call
     from tests.spark.random_times.timed_model import Element
+    from tests.spark.random_times.timed_shape import TimedShape
 
 _OPTIONS: dict[str, Any] = {"key_by": "k", "event_time": "ts", "parallelism": 2}
 
@@ -33,24 +37,57 @@ _OPTIONS: dict[str, Any] = {"key_by": "k", "event_time": "ts", "parallelism": 2}
 class TimedHarnesses:
     """Runs batches of the input of the job; one operator behind another is left out."""
 
-    def __init__(self, steps: Sequence[Sequence[Call]]) -> None:
-        scripted = KeyedOperatorHarness(Scripted(steps), SCHEMA, output_type=OUTPUT, **_OPTIONS)
+    def __init__(self, steps: Sequence[Sequence[Call]], shape: TimedShape) -> None:
+        self._shape = shape
+        columns, self._late = schema(shape), late(shape)
         self._tumbling = WindowedOperatorHarness(
-            TUMBLING, tumbling, SCHEMA, side_outputs=[LATE], **_OPTIONS
+            tumbling_windows(shape),
+            lambda windowed: tumbling(windowed, shape),
+            columns,
+            side_outputs=[self._late],
+            **_OPTIONS,
         )
         self._harnesses: dict[str, KeyedOperatorHarness] = {
-            "scripted": scripted,
+            "scripted": KeyedOperatorHarness(
+                Scripted(steps), columns, output_type=OUTPUT, **_OPTIONS
+            ),
             "tumbling": self._tumbling,
-            "sliding": WindowedOperatorHarness(SLIDING, sliding, SCHEMA, **_OPTIONS),
-            "sessions": WindowedOperatorHarness(SESSIONS, sessions, SCHEMA, **_OPTIONS),
+            "sliding": WindowedOperatorHarness(
+                sliding_windows(shape), sliding, columns, **_OPTIONS
+            ),
+            "sessions": WindowedOperatorHarness(
+                session_windows(shape), sessions, columns, **_OPTIONS
+            ),
+            "kept": KeyedOperatorHarness(
+                kept(shape),
+                columns,
+                output_type=KEPT,
+                **(_OPTIONS | {"key_by": list(shape.typed.schema)}),
+            ),
         }
 
     def run(self, batch: Batch, elements: Iterable[Element]) -> dict[str, list[Any]]:
         """What each operator puts out, and the late elements of the tumbling windows."""
-        rows = [(key, time_of(at), value, row(key, calls)[1]) for key, at, value, calls in elements]
+        shape = self._shape
+        rows = [
+            (
+                *(key, time_of(at), value, row(key, calls)[1], json.dumps(ops)),
+                *shape.typed.values[shape.every_key.index(key)],
+            )
+            for key, at, value, calls, ops in elements
+        ]
         found = {}
         for name, harness in self._harnesses.items():
             harness.timestamp_ms = batch.timestamp_ms
             harness.watermark_ms = batch.watermark_ms or 0
             found[name] = [tuple(each) for each in harness.process(rows)]
-        return found | {"late": [tuple(each) for each in self._tumbling.side_output(LATE)]}
+        return found | {"late": [tuple(each) for each in self._tumbling.side_output(self._late)]}
+
+    def rescale(self, parallelism: int) -> None:
+        """Restarts each operator at another parallelism."""
+        for harness in self._harnesses.values():
+            harness.rescale(parallelism)
+
+    def kept(self, name: str) -> dict[Any, Any]:
+        """A kept state of all keys."""
+        return self._harnesses["kept"].states(name)

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from tests.runtime.states.ttl_interpreter import OPERATIONS
+from tests.runtime.states.ttl_model import Model
 from tests.runtime.timers.timer_model import Call, TimerModel, row
 from tests.runtime.windows.window_model import FixedWindows, Sessions
-from tests.spark.random_times.timed_job import (
-    DELAY_MS,
-    ECHO_MS,
-    GAP_MS,
-    KEYS,
-    LATENESS_MS,
-    SLIDING_MS,
-    TUMBLING_MS,
-)
+from tests.spark.random_times.timed_job import GROUPS, wrapping
+from tests.spark.random_times.timed_shape import LAST_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
     from tests.chaos.history.batch_log import Batch
+    from tests.spark.random_times.timed_shape import TimedShape
 
 START_MS = 1_767_225_600_000
 NO_WATERMARK = -(1 << 63)
 
-Element = tuple[str, int, int, list[Call]]
-"""Key, timestamp, value and calls of the timer service."""
+Element = tuple[str, int, int, list[Call], list[tuple[str, int]]]
+"""Key, timestamp, value, calls of the timer service, and operations on kept states."""
 
 
 def random_steps(random: Random) -> list[list[Call]]:
@@ -42,7 +39,7 @@ def random_steps(random: Random) -> list[list[Call]]:
     ]
 
 
-def random_files(random: Random, count: int) -> list[list[Element]]:
+def random_files(random: Random, count: int, keys: Sequence[str]) -> list[list[Element]]:
     """Files of elements out of order, some of them late; no two elements have one timestamp."""
     used: set[int] = set()
     files = []
@@ -57,21 +54,34 @@ def random_files(random: Random, count: int) -> list[list[Element]]:
                 Call(random.random() < 0.7, is_event, random.randint(-20, 50 if is_event else 900))
                 for is_event in random.choices([True, True, False], k=random.randrange(3))
             ]
-            file.append((random.choice(KEYS), at, random.randint(1, 99), calls))
+            ops = [_operation(random) for _ in range(random.randrange(5))]
+            file.append((random.choice(keys), at, random.randint(1, 99), calls, ops))
         files.append(file)
     return files
 
 
+def _operation(random: Random) -> tuple[str, int]:
+    name = random.choice(list(OPERATIONS))
+    return f"{name}.{random.choice(OPERATIONS[name])}", random.randint(1, 3)
+
+
 def last_file() -> list[Element]:
     """An element so late that all but its own windows and timers are over."""
-    return [("last", START_MS + 3_600_000, 1, [])]
+    return [(LAST_KEY, START_MS + 3_600_000, 1, [], [])]
 
 
-def feed_rows(file: Sequence[Element]) -> list[dict[str, Any]]:
+def feed_rows(file: Sequence[Element], shape: TimedShape) -> list[dict[str, Any]]:
     """A file as the feed takes it."""
     return [
-        {"k": key, "ts": time_of(at).isoformat(), "v": value, "calls": row(key, calls)[1]}
-        for key, at, value, calls in file
+        {
+            "k": key,
+            "ts": time_of(at).isoformat(),
+            "v": value,
+            "calls": row(key, calls)[1],
+            "ops": json.dumps(ops),
+            **shape.typed_json(key),
+        }
+        for key, at, value, calls, ops in file
     ]
 
 
@@ -83,7 +93,8 @@ def time_of(at: int) -> datetime:
 class EchoModel:
     """Timers behind timers: the elements are those that the first function puts out."""
 
-    def __init__(self) -> None:
+    def __init__(self, after_ms: int) -> None:
+        self._after_ms = after_ms
         self.seen: dict[str, int] = defaultdict(int)
         self.pending: set[tuple[int, str]] = set()
 
@@ -95,23 +106,31 @@ class EchoModel:
         for key, at in elements:
             self.seen[key] += 1
             if at is not None:
-                self.pending.add((at + ECHO_MS, key))
+                self.pending.add((at + self._after_ms, key))
         return fired
 
 
 class TimedModel:
     """The whole job, batch by batch."""
 
-    def __init__(self, steps: Sequence[Sequence[Call]], files: Sequence[list[Element]]) -> None:
+    def __init__(
+        self,
+        steps: Sequence[Sequence[Call]],
+        files: Sequence[list[Element]],
+        shape: TimedShape,
+    ) -> None:
         self._files = files
+        self._delay_ms = shape.delay_ms
         self._before = 0
         self._greatest = 0
         self.watermark = 0
         self.timers = TimerModel(steps)
-        self.echo = EchoModel()
-        self.tumbling = FixedWindows(TUMBLING_MS, TUMBLING_MS, 0, LATENESS_MS)
-        self.sliding = FixedWindows(*SLIDING_MS, 0, 0)
-        self.sessions = Sessions(lambda _: GAP_MS, 0)
+        self.echo = EchoModel(shape.echo_ms)
+        self.tumbling = FixedWindows(shape.tumbling_ms, shape.tumbling_ms, 0, shape.lateness_ms)
+        self.sliding = FixedWindows(*shape.sliding_ms, 0, 0)
+        self.sessions = Sessions(lambda _: shape.gap_ms, 0)
+        self.kept = Model(shape.ttl_ms, shape.on_read, shape.returns_expired, wrapping(shape))
+        self.limits: dict[int, int] = {}
 
     def elements(self, batch: Batch) -> list[Element]:
         """The elements of a batch, in the order of their timestamps as functions get them."""
@@ -120,9 +139,12 @@ class TimedModel:
 
     def run(self, batch: Batch) -> dict[str, list[tuple[Any, ...]]]:
         """What each stream puts out; rows of one key in order, keys in any order."""
-        before, self.watermark = self.watermark, max(self.watermark, self._greatest - DELAY_MS)
+        before, self.watermark = (
+            self.watermark,
+            max(self.watermark, self._greatest - self._delay_ms),
+        )
         elements = self.elements(batch)
-        self._greatest = max([self._greatest, *(at for _, at, _, _ in elements)])
+        self._greatest = max([self._greatest, *(at for _, at, *_ in elements)])
         calls = [
             (
                 key,
@@ -131,7 +153,7 @@ class TimedModel:
                     for call in calls
                 ],
             )
-            for key, at, _, calls in elements
+            for key, at, _, calls, _ in elements
         ]
         scripted = self.timers.run(calls, batch.timestamp_ms, self.watermark)
         shown = self.watermark or NO_WATERMARK
@@ -139,7 +161,7 @@ class TimedModel:
         late = len(self.tumbling.late)
         fired = self.tumbling.batch(shown, plain)
         times: dict[str, list[int]] = defaultdict(list)
-        for key, at, _, _ in elements:
+        for key, at, *_ in elements:
             times[key].append(at)
         return {
             "scripted": [each for rows in scripted.values() for each in rows],
@@ -148,7 +170,24 @@ class TimedModel:
             "late": self.tumbling.late[late:],
             "sliding": self.sliding.batch(shown, plain),
             "sessions": self.sessions.batch(shown, plain),
+            "kept": self._kept(batch.timestamp_ms, elements),
+            "limited": self._limited(plain),
         }
+
+    def _kept(self, now_ms: int, elements: Sequence[Element]) -> list[tuple[Any, ...]]:
+        self.kept.now_ms = now_ms
+        return [
+            (key, self.kept.apply(key, op, arg))
+            for key, _, _, _, ops in elements
+            for op, arg in ops
+        ]
+
+    def _limited(self, elements: Sequence[tuple[str, int, int]]) -> list[tuple[Any, ...]]:
+        for _, _, value in elements:
+            if value % 3 == 0:
+                group = value % GROUPS
+                self.limits[group] = max(value, self.limits.get(group, 0))
+        return [(key, value, self.limits.get(value % GROUPS)) for key, _, value in elements]
 
 
 def _timed(

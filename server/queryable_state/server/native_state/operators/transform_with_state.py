@@ -13,6 +13,7 @@ from queryable_state.server.native_state.operators.layouts.key_columns import Ke
 from queryable_state.server.native_state.operators.layouts.list_layout import StoredListLayout
 from queryable_state.server.native_state.operators.layouts.map_layout import MapLayout
 from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
+from queryable_state.server.native_state.operators.layouts.signed_zeros import with_signed_zeros
 from queryable_state.server.native_state.operators.layouts.timer_layout import TimerLayout
 from queryable_state.server.native_state.operators.layouts.value_layout import ValueLayout
 from queryable_state.server.native_state.operators.operator_tables import DEFAULT_STORE
@@ -84,7 +85,9 @@ def _value(operator: OperatorTables, name: str, has_ttl: bool) -> StateLayout:
         key_type=keys.key_type,
         description=f"State variable {name} of the processor, a value.",
     )
-    return ValueLayout(definition, _table(operator, name, keys), rows.value)
+    return with_signed_zeros(
+        keys, lambda keys: ValueLayout(definition, _table(operator, name, keys), rows.value)
+    )
 
 
 def _list(operator: OperatorTables, name: str, has_ttl: bool) -> StateLayout:
@@ -96,7 +99,9 @@ def _list(operator: OperatorTables, name: str, has_ttl: bool) -> StateLayout:
         key_type=keys.key_type,
         description=f"State variable {name} of the processor, a list.",
     )
-    return StoredListLayout(definition, _table(operator, name, keys), rows.elements)
+    return with_signed_zeros(
+        keys, lambda keys: StoredListLayout(definition, _table(operator, name, keys), rows.elements)
+    )
 
 
 def _map(operator: OperatorTables, name: str, has_ttl: bool) -> StateLayout:
@@ -111,7 +116,12 @@ def _map(operator: OperatorTables, name: str, has_ttl: bool) -> StateLayout:
         map_key_type=map_key.key_type,
         description=f"State variable {name} of the processor, a map.",
     )
-    return MapLayout(definition, _table(operator, name, keys, _first), map_key, rows.value)
+    return with_signed_zeros(
+        keys,
+        lambda keys: MapLayout(
+            definition, _table(operator, name, keys, _first), map_key, rows.value
+        ),
+    )
 
 
 def _timers(operator: OperatorTables, name: str) -> StateLayout:
@@ -128,7 +138,9 @@ def _timers(operator: OperatorTables, name: str) -> StateLayout:
         format="",
         description=f"The registered timers of {clock.name.lower().replace('_', ' ')}.",
     )
-    return TimerLayout(definition, _table(operator, name, keys, _first), clock)
+    return with_signed_zeros(
+        keys, lambda keys: TimerLayout(definition, _table(operator, name, keys, _first), clock)
+    )
 
 
 def _table(

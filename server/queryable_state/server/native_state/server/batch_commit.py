@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.store.changes import described
 from queryable_state.server.storage.overlay import Overlay
+from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -66,10 +67,15 @@ async def _describe(
     prepared: Sequence[Overlay | StateStore],
     threads: ThreadPool,
 ) -> list[ServedPartition]:
-    """Describes the changes of small batches and of watched states; returns the others."""
+    """Describes the changes of small batches and of watched states; returns the others.
+
+    Among these are partitions with a changed key whose reads are refused, since nothing else of
+    the batch is: watches of them get a gap.
+    """
     watched = job.watches.state_ids
     undescribed: list[ServedPartition] = []
-    describing: list[Awaitable[None]] = []
+    describing: list[ServedPartition] = []
+    described_all: list[Awaitable[bool]] = []
     for each, found in zip(partitions, prepared, strict=True):
         if not isinstance(found, Overlay):
             undescribed.append(each)
@@ -81,10 +87,20 @@ async def _describe(
         ):
             undescribed.append(each)
         else:
-            describing.append(threads.run(_described, each.store, found))
-    await asyncio.gather(*describing)
-    return undescribed
+            describing.append(each)
+            described_all.append(threads.run(_describe_changes, each.store, found))
+    done = await asyncio.gather(*described_all)
+    return undescribed + [
+        each for each, is_described in zip(describing, done, strict=True) if not is_described
+    ]
 
 
-def _described(store: NativeStore, changes: Overlay) -> None:
-    store.describe(described(store, changes, store.layouts))
+def _describe_changes(store: NativeStore, changes: Overlay) -> bool:
+    """False if the reads of a changed key are refused."""
+    try:
+        store.describe(described(store, changes, store.layouts))
+    except InvalidRequestError as refusal:
+        if refusal.reason != Reason.UNSUPPORTED:
+            raise
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire.errors import CorruptDataError
@@ -10,7 +11,7 @@ from queryable_state.wire.keys.store_keys import namespace_end
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from queryable_state.wire.schema.type_model import Field
 
@@ -44,6 +45,21 @@ class KeyColumns:
             self._columns_of, self._key_of = _no_columns, _zero
         self._codec = KeyCodec(self.key_type)
 
+    def with_signs(self, signs: int) -> KeyColumns:
+        """The same, but the n-th zero of decoded columns is negative if bit n of `signs` is set.
+
+        Encoded keys do not have the signs of zeros.
+        """
+        signed, columns_of = copy(self), self._columns_of
+
+        def with_negatives(key: Any) -> Columns | None:
+            columns = columns_of(key)
+            bits = iter(format(signs, "b")[::-1])
+            return None if columns is None else _negated(columns, bits)
+
+        signed._columns_of = with_negatives
+        return signed
+
     def encode(self, columns: Columns) -> bytes:
         """The encoded key of these columns."""
         return self._codec.encode(self._key_of(columns))
@@ -76,6 +92,14 @@ class KeyColumns:
         columns, key_end = self.leading(record_key)
         end = namespace_end(record_key, key_end)
         return columns, record_key[key_end:end], record_key[end:]
+
+
+def _negated(value: Any, bits: Iterator[str]) -> Any:
+    if isinstance(value, float) and value == 0:
+        return -0.0 if next(bits, "0") == "1" else value
+    if isinstance(value, tuple | list):
+        return tuple(_negated(each, bits) for each in value)
+    return value
 
 
 def _one_column(key: Any) -> Columns:
