@@ -135,22 +135,29 @@ class StatesReader:
     ) -> OperatorStates:
         operator = tables.metadata
         uid = f"{tables.name}-{operator.operator_id}"
-        registrations = [
-            registration_of(layout.definition, self._query_id, self._job_name, uid)
-            for layout in layouts
-        ]
-        ids = [each.state_id for each in registrations]
         partitions = max(
             (layout.definition.partitions for layout in layouts), default=operator.partitions
         )
         # Spark's joins always require the exact clustering, whatever the setting says.
         placed = tables.name == JOIN or facts.conf.get(STRICT_DISTRIBUTION) == "true"
         places = KeyPlaces(layouts if placed else ())
+        placed_by_hash = placed or partitions == 1
+        registrations = [
+            registration_of(
+                layout.definition,
+                self._query_id,
+                self._job_name,
+                uid,
+                placed_by_hash=placed_by_hash,
+            )
+            for layout in layouts
+        ]
+        ids = [each.state_id for each in registrations]
         return OperatorStates(
             operator_id=operator.operator_id,
             uid=uid,
             partitions=partitions,
-            placed_by_hash=placed or partitions == 1,
+            placed_by_hash=placed_by_hash,
             sources=len(operator.stores),
             registrations=dict(zip(ids, registrations, strict=True)),
             layouts=dict(zip(ids, layouts, strict=True)),
