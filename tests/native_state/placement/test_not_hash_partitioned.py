@@ -8,6 +8,7 @@ import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
 from tests.native_state.answers.client_records import looked_up_records
 from tests.native_state.server.conftest import (
@@ -21,17 +22,24 @@ from tests.native_state.server.conftest import (
 from tests.native_state.server.replay import ReplayedQuery
 from tests.native_state.server.shared_servers import json_of, two_servers
 from tests.native_state.server.test_placement import exchange
+from tests.waiting import DEADLINE_S
 
 from queryable_state.cli import main
 from queryable_state.client.blocking import QueryableStateClient as BlockingClient
+from queryable_state.v1 import query_pb2_grpc, watch_pb2
+from queryable_state.v1.registration_pb2 import SPARK_HASH
 from queryable_state.wire.addresses import host_and_port
 from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.keys.store_keys import changed_record_key
 from queryable_state.wire.located_state import NOT_HASH_PARTITIONED
+from queryable_state.wire.schema.type_model import TypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from queryable_state.client import Change, Watch
     from queryable_state.server.native_state.server.native_server import NativeServer
 
     Serve = Callable[..., NativeServer]
@@ -120,12 +128,97 @@ async def test_several_servers_refuse_keys_that_are_not_placed_by_hash(
         strict, keys = await everything(client), await keys_of(client)
     not_strict(query)
     async with (
-        two_servers(serving, query.root) as (server, _),
+        two_servers(serving, query.root, follow=True) as (server, _),
         client_of(server) as client,
     ):
         assert await everything(client) == strict
         with pytest.raises(InvalidRequestError, match="useStrictDistribution"):
             await client.get_kv_state("query", "aggregation", keys[0])
+        with pytest.raises(InvalidRequestError, match="useStrictDistribution"):
+            await client.watch("query", "aggregation", keys=keys[:1]).__aenter__()
+
+
+async def test_changes_of_keys_are_watched_in_all_partitions(
+    query: ReplayedQuery, serving: Serve
+) -> None:
+    query.commit(query.last_batch)
+    not_strict(query)
+    exchange(query)
+    replayed = ReplayedQuery(query.root, query.root.with_name("replayed"))
+    replayed.commit(0)
+    async with serving(replayed.root, follow=True) as server, client_of(server) as client:
+        async with client.watch("query", "aggregation", after_batch=0) as of_all:
+            for batch in range(1, replayed.last_batch + 1):
+                replayed.commit(batch)
+                await until_batch(server, batch)
+            changes = await until_last(of_all, replayed.last_batch)
+        assert {each.batch for each in changes} > {1}
+        keys = sorted({each.key for each in changes}, key=str)[::2]
+        wanted = {str(key) for key in keys}
+        expected = [each for each in changes if str(each.key) in wanted]
+        assert len(expected) > 2
+        async with client.watch("query", "aggregation", keys=keys, after_batch=0) as of_keys:
+            found = await until_last(of_keys, replayed.last_batch)
+        assert ordered(found) == ordered(expected)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+async def test_a_watch_of_keys_is_resumed_within_a_batch(
+    after: int, query: ReplayedQuery, serving: Serve
+) -> None:
+    query.commit(query.last_batch)
+    not_strict(query)
+    exchange(query)
+    replayed = ReplayedQuery(query.root, query.root.with_name("replayed"))
+    replayed.commit(0)
+    async with serving(replayed.root, follow=True) as server, client_of(server) as client:
+        async with client.watch("query", "aggregation", after_batch=0) as of_all:
+            replayed.commit(1)
+            keys = sorted({each.key for each in await until_last(of_all, 1)}, key=str)
+        assert len(keys) > 3
+        registration = server.served.states.registrations["aggregation"]
+        groups = KeyGroups(TypeInfo.from_proto(registration.key_type), 2, SPARK_HASH)
+        asked = {"state_name": "aggregation", "keys": [groups.wire_key(key) for key in keys]}
+        whole = await changes_of(server, **asked, after_batch=0)
+        assert [each.key for each in whole] == sorted(asked["keys"])
+        rest = await changes_of(
+            server, **asked, after_batch=0, after_change=changed_record_key(whole[after])
+        )
+        assert rest == whole[after + 1 :]
+
+
+async def changes_of(server: NativeServer, **request: Any) -> list[watch_pb2.KvChange]:
+    """The changes up to batch 1."""
+    changes: list[watch_pb2.KvChange] = []
+    watch_pb2.WatchKvStateRequest(**request)
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        call = query_pb2_grpc.QueryableStateStub(channel).WatchKvState(
+            watch_pb2.WatchKvStateRequest(**request)
+        )
+        async with asyncio.timeout(DEADLINE_S):
+            async for message in call:
+                changes += message.changes
+                if message.batch == 1 and message.complete:
+                    return changes
+    raise AssertionError("the watch has ended")
+
+
+async def until_last(watch: Watch, batch: int) -> list[Change]:
+    """The changes of a watch up to a batch."""
+    found: list[Change] = []
+    async with asyncio.timeout(DEADLINE_S):
+        while watch.batch < batch:
+            try:
+                async with asyncio.timeout(0.05):
+                    found.append(await anext(watch))
+            except TimeoutError:
+                continue
+    return found
+
+
+def ordered(changes: list[Change]) -> list[str]:
+    """The changes by batch and key."""
+    return [str(each) for each in sorted(changes, key=lambda each: (each.batch, str(each.key)))]
 
 
 @pytest.mark.parametrize("is_strict", [False, True])
