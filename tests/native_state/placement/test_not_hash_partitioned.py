@@ -178,22 +178,21 @@ async def test_a_watch_of_keys_is_resumed_within_a_batch(
         assert len(keys) > 3
         registration = server.served.states.registrations["aggregation"]
         groups = KeyGroups(TypeInfo.from_proto(registration.key_type), 2, SPARK_HASH)
-        asked = {"state_name": "aggregation", "keys": [groups.wire_key(key) for key in keys]}
-        whole = await changes_of(server, **asked, after_batch=0)
-        assert [each.key for each in whole] == sorted(asked["keys"])
-        rest = await changes_of(
-            server, **asked, after_batch=0, after_change=changed_record_key(whole[after])
-        )
+        wire_keys = [groups.wire_key(key) for key in keys]
+        whole = await changes_of(server, keys=wire_keys)
+        assert [each.key for each in whole] == sorted(wire_keys)
+        position = changed_record_key(whole[after])
+        rest = await changes_of(server, keys=wire_keys, after_change=position)
         assert rest == whole[after + 1 :]
 
 
 async def changes_of(server: NativeServer, **request: Any) -> list[watch_pb2.KvChange]:
-    """The changes up to batch 1."""
+    """The changes of batch 1."""
     changes: list[watch_pb2.KvChange] = []
-    watch_pb2.WatchKvStateRequest(**request)
+    watch_pb2.WatchKvStateRequest(state_name="aggregation", after_batch=0, **request)
     async with grpc.aio.insecure_channel(server.address) as channel:
         call = query_pb2_grpc.QueryableStateStub(channel).WatchKvState(
-            watch_pb2.WatchKvStateRequest(**request)
+            watch_pb2.WatchKvStateRequest(state_name="aggregation", after_batch=0, **request)
         )
         async with asyncio.timeout(DEADLINE_S):
             async for message in call:
@@ -207,7 +206,7 @@ async def until_last(watch: Watch, batch: int) -> list[Change]:
     """The changes of a watch up to a batch."""
     found: list[Change] = []
     async with asyncio.timeout(DEADLINE_S):
-        while watch.batch < batch:
+        while watch.batch is None or watch.batch < batch:
             try:
                 async with asyncio.timeout(0.05):
                     found.append(await anext(watch))
