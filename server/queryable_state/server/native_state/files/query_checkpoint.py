@@ -19,6 +19,7 @@ from queryable_state.server.native_state.files.outcomes import (
     NotYetWrittenError,
     UnsupportedFormatError,
     damaged,
+    lost,
     not_yet_written,
 )
 from queryable_state.server.native_state.files.rocksdb.rocksdb_store_files import RocksDbStoreFiles
@@ -117,7 +118,11 @@ class QueryCheckpoint:
             raise self._no_entry(self._commits, batch) from problem
 
     def offsets(self, batch: int) -> OffsetsEntry:
-        """What the log says of a batch that has begun; raises as `commit`."""
+        """What the log says of a batch that has begun.
+
+        Raises as `commit`, and CorruptDataError if the batch is committed: the file was there, and
+        the job removes a batch from both logs.
+        """
         data = self._entry(self._offsets, batch)
         return parse_offsets(data, batch, self._offsets.path(str(batch)))
 
@@ -191,9 +196,12 @@ class QueryCheckpoint:
         return data
 
     def _no_entry(self, log: CheckedReads, batch: int) -> QueryableStateError:
+        missing = not_yet_written(log.path(str(batch)), "the job has not come so far")
+        if log is self._offsets and batch in self.committed_batches():
+            return lost(missing, batch)
         if any(each > batch for each in _batches(self._storage.list(log.folder))):
             return gone_batch(batch, log.folder)
-        return not_yet_written(log.path(str(batch)), "the job has not come so far")
+        return missing
 
 
 def _merge_delimiter(conf: Mapping[str, str], root: str) -> bytes:
