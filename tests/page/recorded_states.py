@@ -25,6 +25,7 @@ def state(name: str, kind: str, key_type: str, value_type: str, **more: Any) -> 
         "windowed": False,
         "ttl_ms": 0,
         "ttl_per_value": False,
+        "asks_all_partitions": False,
         "max_parallelism": 128,
         **more,
     }

@@ -1441,6 +1441,7 @@ class Trace(_message.Message):
     OWNER_ID_FIELD_NUMBER: _builtins.int
     OWNER_ADDRESS_FIELD_NUMBER: _builtins.int
     PLACEMENT_VERSION_FIELD_NUMBER: _builtins.int
+    ASKS_ALL_PARTITIONS_FIELD_NUMBER: _builtins.int
     total_us: _builtins.int
     """Microseconds from the arrival of the query at the first server to its answer."""
     key_group: _builtins.int
@@ -1453,6 +1454,8 @@ class Trace(_message.Message):
     owner_address: _builtins.str
     """Set by a proxy."""
     placement_version: _builtins.int
+    asks_all_partitions: _builtins.bool
+    """As in the state's registration: the key may be in any partition, all were asked."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExplainStep]:
         """Ordered by their end. Steps of another server follow the step that called it."""
@@ -1468,10 +1471,11 @@ class Trace(_message.Message):
         owner_id: _builtins.str = ...,
         owner_address: _builtins.str = ...,
         placement_version: _builtins.int = ...,
+        asks_all_partitions: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_group", b"key_group", "operator_uid", b"operator_uid", "owner_address", b"owner_address", "owner_id", b"owner_id", "placement_version", b"placement_version", "steps", b"steps", "subtask", b"subtask", "total_us", b"total_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asks_all_partitions", b"asks_all_partitions", "key_group", b"key_group", "operator_uid", b"operator_uid", "owner_address", b"owner_address", "owner_id", b"owner_id", "placement_version", b"placement_version", "steps", b"steps", "subtask", b"subtask", "total_us", b"total_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

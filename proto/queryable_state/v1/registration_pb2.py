@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from queryable_state.v1 import types_pb2 as queryable__state_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%queryable_state/v1/registration.proto\x12\x12queryable_state.v1\x1a\x1equeryable_state/v1/types.proto\"L\n\rSchemaVersion\x12\x0f\n\x07version\x18\x01 \x01(\r\x12*\n\x04type\x18\x02 \x01(\x0b\x32\x1c.queryable_state.v1.TypeInfo\"\x9f\x02\n\nTimeToLive\x12\x0e\n\x06ttl_ms\x18\x01 \x01(\x04\x12\x35\n\x06update\x18\x02 \x01(\x0e\x32%.queryable_state.v1.TimeToLive.Update\x12\x16\n\x0ereturn_expired\x18\x03 \x01(\x08\x12\x17\n\x0f\x63lean_snapshots\x18\x04 \x01(\x08\x12\x19\n\x11visits_per_commit\x18\x05 \x01(\r\x12\x19\n\x11visits_per_change\x18\x06 \x01(\r\x12\x16\n\x0evisits_per_row\x18\x07 \x01(\r\x12\x11\n\tper_value\x18\x08 \x01(\x08\"8\n\x06Update\x12\x17\n\x13ON_CREATE_AND_WRITE\x10\x00\x12\x15\n\x11ON_READ_AND_WRITE\x10\x01\"\x9d\x06\n\x11StateRegistration\x12\x10\n\x08state_id\x18\x01 \x01(\r\x12\x0e\n\x06job_id\x18\x02 \x01(\x0c\x12\x10\n\x08job_name\x18\x03 \x01(\t\x12\x14\n\x0coperator_uid\x18\x04 \x01(\t\x12\x15\n\roperator_name\x18\x05 \x01(\t\x12\x16\n\x0eoperator_depth\x18\x06 \x01(\r\x12\x12\n\nstate_name\x18\x07 \x01(\t\x12\x16\n\x0equeryable_name\x18\x08 \x01(\t\x12+\n\x04kind\x18\t \x01(\x0e\x32\x1d.queryable_state.v1.StateKind\x12.\n\x08key_type\x18\n \x01(\x0b\x32\x1c.queryable_state.v1.TypeInfo\x12\x34\n\x0enamespace_type\x18\x0b \x01(\x0b\x32\x1c.queryable_state.v1.TypeInfo\x12\x36\n\x0bvalue_types\x18\x0c \x03(\x0b\x32!.queryable_state.v1.SchemaVersion\x12\x32\n\x0cmap_key_type\x18\r \x01(\x0b\x32\x1c.queryable_state.v1.TypeInfo\x12<\n\x11\x61\x63\x63umulator_types\x18\x0e \x03(\x0b\x32!.queryable_state.v1.SchemaVersion\x12\x17\n\x0fmax_parallelism\x18\x0f \x01(\r\x12+\n\x03ttl\x18\x10 \x01(\x0b\x32\x1e.queryable_state.v1.TimeToLive\x12\x13\n\x0bincarnation\x18\x11 \x01(\x04\x12\x37\n\x0erenamed_fields\x18\x12 \x03(\x0b\x32\x1f.queryable_state.v1.FieldRename\x12\x16\n\x0e\x64ropped_fields\x18\x13 \x03(\t\x12\x34\n\x0bpartitioner\x18\x14 \x01(\x0e\x32\x1f.queryable_state.v1.Partitioner\x12\x44\n\x14readable_serializers\x18\x1e \x03(\x0b\x32&.queryable_state.v1.SerializerSnapshot\"-\n\x0b\x46ieldRename\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x10\n\x08old_name\x18\x02 \x01(\t\"\xe6\x02\n\x07JobInfo\x12\x0e\n\x06job_id\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12-\n\x06status\x18\x03 \x01(\x0e\x32\x1d.queryable_state.v1.JobStatus\x12\x15\n\rstarted_at_ms\x18\x04 \x01(\x03\x12\x17\n\x0f\x63ommitted_batch\x18\x05 \x01(\x03\x12\x0e\n\x06states\x18\x06 \x03(\t\x12\x12\n\njob_id_hex\x18\x07 \x01(\t\x12\x32\n\x06health\x18\x08 \x01(\x0e\x32\".queryable_state.v1.JobInfo.Health\x12\x0f\n\x07problem\x18\t \x01(\t\"u\n\x06Health\x12\x16\n\x12HEALTH_UNSPECIFIED\x10\x00\x12\x0b\n\x07HEALTHY\x10\x01\x12\r\n\tATTENTION\x10\x02\x12\x0e\n\nRESTARTING\x10\x03\x12\x0b\n\x07\x46\x41ILING\x10\x04\x12\t\n\x05\x45NDED\x10\x05\x12\x0f\n\x0bUNREACHABLE\x10\x06\"G\n\rFrameEndpoint\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\x13\n\x0bmin_version\x18\x02 \x01(\r\x12\x13\n\x0bmax_version\x18\x03 \x01(\r\"\x94\x01\n\nRangeOwner\x12\x17\n\x0f\x66irst_key_group\x18\x01 \x01(\r\x12\x16\n\x0elast_key_group\x18\x02 \x01(\r\x12\x11\n\tserver_id\x18\x03 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x31\n\x06\x66rames\x18\x05 \x01(\x0b\x32!.queryable_state.v1.FrameEndpoint\"\x97\x01\n\rStateLocation\x12;\n\x0cregistration\x18\x01 \x01(\x0b\x32%.queryable_state.v1.StateRegistration\x12\x19\n\x11placement_version\x18\x02 \x01(\x04\x12.\n\x06owners\x18\x03 \x03(\x0b\x32\x1e.queryable_state.v1.RangeOwner*\xa5\x01\n\tStateKind\x12\x1a\n\x16STATE_KIND_UNSPECIFIED\x10\x00\x12\t\n\x05VALUE\x10\x01\x12\x08\n\x04LIST\x10\x02\x12\x07\n\x03MAP\x10\x03\x12\x0c\n\x08REDUCING\x10\x04\x12\x0f\n\x0b\x41GGREGATING\x10\x05\x12\t\n\x05TIMER\x10\x06\x12\x11\n\rOPERATOR_LIST\x10\x07\x12\x12\n\x0eOPERATOR_UNION\x10\x08\x12\r\n\tBROADCAST\x10\t*+\n\x0bPartitioner\x12\x0c\n\x08XXHASH64\x10\x00\x12\x0e\n\nSPARK_HASH\x10\x01*N\n\tJobStatus\x12\x1a\n\x16JOB_STATUS_UNSPECIFIED\x10\x00\x12\x0b\n\x07RUNNING\x10\x01\x12\x0c\n\x08\x46INISHED\x10\x02\x12\n\n\x06\x46\x41ILED\x10\x03\x42P\n\x11queryablestate.v1P\x01Z9spark-queryable-state/queryable_state/v1;queryablestatev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%queryable_state/v1/registration.proto\x12\x12queryable_state.v1\x1a\x1equeryable_state/v1/types.proto\"L\n\rSchemaVersion\x12\x0f\n\x07version\x18\x01 \x01(\r\x12*\n\x04type\x18\x02 \x01(\x0b\x32\x1c.queryable_state.v1.TypeInfo\"\x9f\x02\n\nTimeToLive\x12\x0e\n\x06ttl_ms\x18\x01 \x01(\x04\x12\x35\n\x06update\x18\x02 \x01(\x0e\x32%.queryable_state.v1.TimeToLive.Update\x12\x16\n\x0ereturn_expired\x18\x03 \x01(\x08\x12\x17\n\x0f\x63lean_snapshots\x18\x04 \x01(\x08\x12\x19\n\x11visits_per_commit\x18\x05 \x01(\r\x12\x19\n\x11visits_per_change\x18\x06 \x01(\r\x12\x16\n\x0evisits_per_row\x18\x07 \x01(\r\x12\x11\n\tper_value\x18\x08 \x01(\x08\"8\n\x06Update\x12\x17\n\x13ON_CREATE_AND_WRITE\x10\x00\x12\x15\n\x11ON_READ_AND_WRITE\x10\x01\"\xba\x06\n\x11StateRegistration\x12\x10\n\x08state_id\x18\x01 \x01(\r\x12\x0e\n\x06job_id\x18\x02 \x01(\x0c\x12\x10\n\x08job_name\x18\x03 \x01(\t\x12\x14\n\x0coperator_uid\x18\x04 \x01(\t\x12\x15\n\roperator_name\x18\x05 \x01(\t\x12\x16\n\x0eoperator_depth\x18\x06 \x01(\r\x12\x12\n\nstate_name\x18\x07 \x01(\t\x12\x16\n\x0equeryable_name\x18\x08 \x01(\t\x12+\n\x04kind\x18\t \x01(\x0e\x32\x1d.queryable_state.v1.StateKind\x12.\n\x08key_type\x18\n \x01(\x0b\x32\x1c.queryable_state.v1.TypeInfo\x12\x34\n\x0enamespace_type\x18\x0b \x01(\x0b\x32\x1c.queryable_state.v1.TypeInfo\x12\x36\n\x0bvalue_types\x18\x0c \x03(\x0b\x32!.queryable_state.v1.SchemaVersion\x12\x32\n\x0cmap_key_type\x18\r \x01(\x0b\x32\x1c.queryable_state.v1.TypeInfo\x12<\n\x11\x61\x63\x63umulator_types\x18\x0e \x03(\x0b\x32!.queryable_state.v1.SchemaVersion\x12\x17\n\x0fmax_parallelism\x18\x0f \x01(\r\x12+\n\x03ttl\x18\x10 \x01(\x0b\x32\x1e.queryable_state.v1.TimeToLive\x12\x13\n\x0bincarnation\x18\x11 \x01(\x04\x12\x37\n\x0erenamed_fields\x18\x12 \x03(\x0b\x32\x1f.queryable_state.v1.FieldRename\x12\x16\n\x0e\x64ropped_fields\x18\x13 \x03(\t\x12\x34\n\x0bpartitioner\x18\x14 \x01(\x0e\x32\x1f.queryable_state.v1.Partitioner\x12\x1b\n\x13\x61sks_all_partitions\x18\x15 \x01(\x08\x12\x44\n\x14readable_serializers\x18\x1e \x03(\x0b\x32&.queryable_state.v1.SerializerSnapshot\"-\n\x0b\x46ieldRename\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x10\n\x08old_name\x18\x02 \x01(\t\"\xe6\x02\n\x07JobInfo\x12\x0e\n\x06job_id\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12-\n\x06status\x18\x03 \x01(\x0e\x32\x1d.queryable_state.v1.JobStatus\x12\x15\n\rstarted_at_ms\x18\x04 \x01(\x03\x12\x17\n\x0f\x63ommitted_batch\x18\x05 \x01(\x03\x12\x0e\n\x06states\x18\x06 \x03(\t\x12\x12\n\njob_id_hex\x18\x07 \x01(\t\x12\x32\n\x06health\x18\x08 \x01(\x0e\x32\".queryable_state.v1.JobInfo.Health\x12\x0f\n\x07problem\x18\t \x01(\t\"u\n\x06Health\x12\x16\n\x12HEALTH_UNSPECIFIED\x10\x00\x12\x0b\n\x07HEALTHY\x10\x01\x12\r\n\tATTENTION\x10\x02\x12\x0e\n\nRESTARTING\x10\x03\x12\x0b\n\x07\x46\x41ILING\x10\x04\x12\t\n\x05\x45NDED\x10\x05\x12\x0f\n\x0bUNREACHABLE\x10\x06\"G\n\rFrameEndpoint\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\x13\n\x0bmin_version\x18\x02 \x01(\r\x12\x13\n\x0bmax_version\x18\x03 \x01(\r\"\x94\x01\n\nRangeOwner\x12\x17\n\x0f\x66irst_key_group\x18\x01 \x01(\r\x12\x16\n\x0elast_key_group\x18\x02 \x01(\r\x12\x11\n\tserver_id\x18\x03 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x31\n\x06\x66rames\x18\x05 \x01(\x0b\x32!.queryable_state.v1.FrameEndpoint\"\x97\x01\n\rStateLocation\x12;\n\x0cregistration\x18\x01 \x01(\x0b\x32%.queryable_state.v1.StateRegistration\x12\x19\n\x11placement_version\x18\x02 \x01(\x04\x12.\n\x06owners\x18\x03 \x03(\x0b\x32\x1e.queryable_state.v1.RangeOwner*\xa5\x01\n\tStateKind\x12\x1a\n\x16STATE_KIND_UNSPECIFIED\x10\x00\x12\t\n\x05VALUE\x10\x01\x12\x08\n\x04LIST\x10\x02\x12\x07\n\x03MAP\x10\x03\x12\x0c\n\x08REDUCING\x10\x04\x12\x0f\n\x0b\x41GGREGATING\x10\x05\x12\t\n\x05TIMER\x10\x06\x12\x11\n\rOPERATOR_LIST\x10\x07\x12\x12\n\x0eOPERATOR_UNION\x10\x08\x12\r\n\tBROADCAST\x10\t*+\n\x0bPartitioner\x12\x0c\n\x08XXHASH64\x10\x00\x12\x0e\n\nSPARK_HASH\x10\x01*N\n\tJobStatus\x12\x1a\n\x16JOB_STATUS_UNSPECIFIED\x10\x00\x12\x0b\n\x07RUNNING\x10\x01\x12\x0c\n\x08\x46INISHED\x10\x02\x12\n\n\x06\x46\x41ILED\x10\x03\x42P\n\x11queryablestate.v1P\x01Z9spark-queryable-state/queryable_state/v1;queryablestatev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,12 +33,12 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'queryable_state.v1.registra
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\021queryablestate.v1P\001Z9spark-queryable-state/queryable_state/v1;queryablestatev1'
-  _globals['_STATEKIND']._serialized_start=2048
-  _globals['_STATEKIND']._serialized_end=2213
-  _globals['_PARTITIONER']._serialized_start=2215
-  _globals['_PARTITIONER']._serialized_end=2258
-  _globals['_JOBSTATUS']._serialized_start=2260
-  _globals['_JOBSTATUS']._serialized_end=2338
+  _globals['_STATEKIND']._serialized_start=2077
+  _globals['_STATEKIND']._serialized_end=2242
+  _globals['_PARTITIONER']._serialized_start=2244
+  _globals['_PARTITIONER']._serialized_end=2287
+  _globals['_JOBSTATUS']._serialized_start=2289
+  _globals['_JOBSTATUS']._serialized_end=2367
   _globals['_SCHEMAVERSION']._serialized_start=93
   _globals['_SCHEMAVERSION']._serialized_end=169
   _globals['_TIMETOLIVE']._serialized_start=172
@@ -46,17 +46,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TIMETOLIVE_UPDATE']._serialized_start=403
   _globals['_TIMETOLIVE_UPDATE']._serialized_end=459
   _globals['_STATEREGISTRATION']._serialized_start=462
-  _globals['_STATEREGISTRATION']._serialized_end=1259
-  _globals['_FIELDRENAME']._serialized_start=1261
-  _globals['_FIELDRENAME']._serialized_end=1306
-  _globals['_JOBINFO']._serialized_start=1309
-  _globals['_JOBINFO']._serialized_end=1667
-  _globals['_JOBINFO_HEALTH']._serialized_start=1550
-  _globals['_JOBINFO_HEALTH']._serialized_end=1667
-  _globals['_FRAMEENDPOINT']._serialized_start=1669
-  _globals['_FRAMEENDPOINT']._serialized_end=1740
-  _globals['_RANGEOWNER']._serialized_start=1743
-  _globals['_RANGEOWNER']._serialized_end=1891
-  _globals['_STATELOCATION']._serialized_start=1894
-  _globals['_STATELOCATION']._serialized_end=2045
+  _globals['_STATEREGISTRATION']._serialized_end=1288
+  _globals['_FIELDRENAME']._serialized_start=1290
+  _globals['_FIELDRENAME']._serialized_end=1335
+  _globals['_JOBINFO']._serialized_start=1338
+  _globals['_JOBINFO']._serialized_end=1696
+  _globals['_JOBINFO_HEALTH']._serialized_start=1579
+  _globals['_JOBINFO_HEALTH']._serialized_end=1696
+  _globals['_FRAMEENDPOINT']._serialized_start=1698
+  _globals['_FRAMEENDPOINT']._serialized_end=1769
+  _globals['_RANGEOWNER']._serialized_start=1772
+  _globals['_RANGEOWNER']._serialized_end=1920
+  _globals['_STATELOCATION']._serialized_start=1923
+  _globals['_STATELOCATION']._serialized_end=2074
 # @@protoc_insertion_point(module_scope)

@@ -233,6 +233,7 @@ class StateRegistration(_message.Message):
     RENAMED_FIELDS_FIELD_NUMBER: _builtins.int
     DROPPED_FIELDS_FIELD_NUMBER: _builtins.int
     PARTITIONER_FIELD_NUMBER: _builtins.int
+    ASKS_ALL_PARTITIONS_FIELD_NUMBER: _builtins.int
     READABLE_SERIALIZERS_FIELD_NUMBER: _builtins.int
     state_id: _builtins.int
     """Assigned by the coordinator, never reused, equal on every server; 0 in a request."""
@@ -255,6 +256,10 @@ class StateRegistration(_message.Message):
     incarnation: _builtins.int
     """Grows when a state of this name is dropped and created again."""
     partitioner: Global___Partitioner.ValueType
+    asks_all_partitions: _builtins.bool
+    """True: the state is not hash-partitioned. The key group of a key is where its hash points, but
+    Spark may have put the key into any other partition, so the server looks it up in all of them.
+    """
     @_builtins.property
     def key_type(self) -> _types_pb2.TypeInfo:
         """Of operator state: INT, the index of a subtask."""
@@ -316,11 +321,12 @@ class StateRegistration(_message.Message):
         renamed_fields: _abc.Iterable[Global___FieldRename] | None = ...,
         dropped_fields: _abc.Iterable[_builtins.str] | None = ...,
         partitioner: Global___Partitioner.ValueType = ...,
+        asks_all_partitions: _builtins.bool = ...,
         readable_serializers: _abc.Iterable[_types_pb2.SerializerSnapshot] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key_type", b"key_type", "map_key_type", b"map_key_type", "namespace_type", b"namespace_type", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accumulator_types", b"accumulator_types", "dropped_fields", b"dropped_fields", "incarnation", b"incarnation", "job_id", b"job_id", "job_name", b"job_name", "key_type", b"key_type", "kind", b"kind", "map_key_type", b"map_key_type", "max_parallelism", b"max_parallelism", "namespace_type", b"namespace_type", "operator_depth", b"operator_depth", "operator_name", b"operator_name", "operator_uid", b"operator_uid", "partitioner", b"partitioner", "queryable_name", b"queryable_name", "readable_serializers", b"readable_serializers", "renamed_fields", b"renamed_fields", "state_id", b"state_id", "state_name", b"state_name", "ttl", b"ttl", "value_types", b"value_types"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accumulator_types", b"accumulator_types", "asks_all_partitions", b"asks_all_partitions", "dropped_fields", b"dropped_fields", "incarnation", b"incarnation", "job_id", b"job_id", "job_name", b"job_name", "key_type", b"key_type", "kind", b"kind", "map_key_type", b"map_key_type", "max_parallelism", b"max_parallelism", "namespace_type", b"namespace_type", "operator_depth", b"operator_depth", "operator_name", b"operator_name", "operator_uid", b"operator_uid", "partitioner", b"partitioner", "queryable_name", b"queryable_name", "readable_serializers", b"readable_serializers", "renamed_fields", b"renamed_fields", "state_id", b"state_id", "state_name", b"state_name", "ttl", b"ttl", "value_types", b"value_types"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

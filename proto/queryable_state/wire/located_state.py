@@ -27,6 +27,10 @@ _READ_KINDS: dict[registration_pb2.StateKind.ValueType, query_pb2.ReadKind.Value
 }
 
 
+NOT_HASH_PARTITIONED = "not hash-partitioned: look-ups ask all partitions"
+"""The field `asks_all_partitions` in words."""
+
+
 @dataclass(frozen=True)
 class Owner:
     """A server that owns key groups of a state."""

@@ -52,6 +52,7 @@ async def test_states_as_json(terminal: Terminal, job: InProcessJob) -> None:
         "map_key_type": "string",
         "ttl_ms": None,
         "ttl_per_value": False,
+        "asks_all_partitions": False,
     }
     assert by_name["last"]["map_key_type"] is None
 

@@ -97,6 +97,14 @@ def test_a_batch_whose_files_are_removed_is_gone(root: Path) -> None:
         _query(root).offsets(2)
 
 
+@pytest.mark.parametrize("batch", [0, 2, 9])
+def test_offsets_of_a_committed_batch_are_lost(batch: int, root: Path) -> None:
+    """The job removes a batch from both logs."""
+    (root / "offsets" / str(batch)).unlink()
+    with pytest.raises(CorruptDataError, match=f"offsets/{batch} is lost: batch {batch} is comm"):
+        _query(root).offsets(batch)
+
+
 def test_an_empty_file_is_waited_for(root: Path) -> None:
     """A file system without atomic writes shows it before its bytes."""
     (root / "commits" / "10").touch()

@@ -17,6 +17,7 @@ from queryable_state.cli.arguments import (
 from queryable_state.cli.exit_codes import NOT_THERE, REFUSED
 from queryable_state.cli.tables import cell, table, us_text, window_text
 from queryable_state.wire.errors import UnknownKeyOrNamespaceError
+from queryable_state.wire.located_state import NOT_HASH_PARTITIONED
 
 if TYPE_CHECKING:
     import argparse
@@ -65,6 +66,7 @@ def _json(explained: Explanation, shown: ShownState) -> dict[str, Any]:
         "error": error_json(explained.error),
         "state_id": explained.state_id,
         "key_group": explained.key_group,
+        "asks_all_partitions": explained.asks_all_partitions,
         "subtask": explained.subtask,
         "operator_uid": explained.operator_uid,
         "owner_id": explained.owner_id,
@@ -115,6 +117,7 @@ def _lines(explained: Explanation, shown: ShownState) -> list[str]:
     return [
         *lines,
         place,
+        *([NOT_HASH_PARTITIONED] if explained.asks_all_partitions else []),
         owner if explained.owner_id else "no owner at the moment",
         *(f"connection: {connection}" for connection in explained.connections),
         "",

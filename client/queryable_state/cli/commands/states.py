@@ -9,6 +9,7 @@ from queryable_state.cli.arguments import add_job, add_operation
 from queryable_state.cli.completed_names import complete
 from queryable_state.cli.exit_codes import NOT_THERE
 from queryable_state.cli.tables import bytes_text, estimate_text, table
+from queryable_state.wire.located_state import NOT_HASH_PARTITIONED
 
 if TYPE_CHECKING:
     import argparse
@@ -56,7 +57,7 @@ async def _states(options: argparse.Namespace, client: QueryableStateClient) -> 
         head = ["job", "state", "kind", "key", "value"]
         head += ["keys", "records", "bytes", "complete"] if options.measure else []
         lines = table(head, [_row(state, measure) for state, measure in pairs])
-        print(*lines, *_failures(pairs), sep="\n")
+        print(*lines, *_asking_all(states), *_failures(pairs), sep="\n")
     return 0 if all(m is None or m.complete for m in measured) else NOT_THERE
 
 
@@ -72,6 +73,7 @@ def _json(state: StateInfo, measure: StateMeasure | None) -> dict[str, Any]:
         "map_key_type": None if state.map_key_type is None else state.map_key_type.simple_string(),
         "ttl_ms": state.ttl_ms or None,
         "ttl_per_value": state.ttl_per_value,
+        "asks_all_partitions": state.asks_all_partitions,
     }
     if measure is not None:
         described |= {
@@ -121,6 +123,14 @@ def size_cells(measure: StateMeasure) -> list[str]:
         estimate_text(f"{measure.keys:,}", measure.keys, measure.keys_error),
         estimate_text(f"{measure.records:,}", measure.records, measure.records_error),
         estimate_text(bytes_text(measure.bytes), measure.bytes, measure.bytes_error),
+    ]
+
+
+def _asking_all(states: list[StateInfo]) -> list[str]:
+    return [
+        f"{state.job_name}, {state.state_name}: {NOT_HASH_PARTITIONED}"
+        for state in states
+        if state.asks_all_partitions
     ]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from queryable_state.client._notebook.explanation_html import Step, explanation_html
 from queryable_state.client._reading.info import Role, role_of
+from queryable_state.wire.located_state import NOT_HASH_PARTITIONED
 
 if TYPE_CHECKING:
     from queryable_state.client._reading.connection_info import ConnectionInfo
@@ -87,6 +88,11 @@ class Explanation:
     """The window of the lookup; None: it names none."""
 
     key_group: int
+    """Key group of the key's hash."""
+
+    asks_all_partitions: bool
+    """True if the state is not hash-partitioned: the owner looked the key up in all partitions,
+    because Spark may have put it into another one than `key_group`."""
 
     subtask: int
 
@@ -138,4 +144,6 @@ class Explanation:
             lines.append(f"window: {self.window}")
         if self.state is not None and self.state.info.watermark_ms:
             lines.append(f"watermark: {self.state.info.watermark_ms} ms since the epoch")
+        if self.asks_all_partitions:
+            lines.append(NOT_HASH_PARTITIONED)
         return [*lines, where, how]

@@ -91,6 +91,10 @@ class StateInfo:
     ttl_per_value: bool
     """True if each value has the time of its expiry: state of Spark's own operators."""
 
+    asks_all_partitions: bool
+    """True if the state is not hash-partitioned: Spark does not place its keys by the hash of the
+    whole key, so each look-up asks all partitions."""
+
     registration: registration_pb2.StateRegistration = field(repr=False, compare=False)
     """The complete registration."""
 
@@ -111,6 +115,7 @@ class StateInfo:
             is_windowed=is_windowed(state),
             ttl_ms=state.ttl.ttl_ms,
             ttl_per_value=state.ttl.per_value,
+            asks_all_partitions=state.asks_all_partitions,
             registration=state,
         )
 

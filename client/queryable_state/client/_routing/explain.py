@@ -49,6 +49,7 @@ async def explained(dispatcher: Dispatcher, plain: KeyBatcher, key: Any) -> Expl
         state_id=located.state_id,
         window=plain.options.window,
         key_group=key_group,
+        asks_all_partitions=located.registration.asks_all_partitions,
         subtask=servers.subtask,
         operator_uid=located.registration.operator_uid,
         owner_id=servers.owner_id or owner.server_id,

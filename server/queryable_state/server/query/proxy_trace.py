@@ -26,6 +26,7 @@ class ProxyTrace(QueryTrace):
         """Adds the look-up of a placement; `took_s` is 0 if it was cached."""
         detail = f"{located.describe()}, placement {located.placement_version}"
         self.proto.placement_version = located.placement_version
+        self.proto.asks_all_partitions = located.registration.asks_all_partitions
         # The loop's clock may be behind, so the start can be before the arrival.
         self.add("locate", max(0, self.now_us - int(took_s * 1e6)), detail, cache_hit=cached)
 

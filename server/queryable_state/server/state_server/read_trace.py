@@ -33,6 +33,8 @@ class ReadTrace(QueryTrace):
         self.proto.placement_version = lease.placement_version
         group = self.proto.key_group
         slot = -1 if route is None or group >= len(route.slots) else route.slots[group]
+        if route is not None:
+            self.proto.asks_all_partitions = route.registration.asks_all_partitions
         if route is not None and slot >= 0:
             subtask = route.subtasks[slot].id
             self.proto.subtask, self.proto.operator_uid = subtask.subtask, subtask.operator_uid

@@ -39,10 +39,25 @@ class OperatorFiles:
         self._storage = storage
         self._folder = folder
 
-    def operators(self, batch: int) -> list[OperatorMetadata]:
-        """The operators as of a batch, by id; a folder without anything is none."""
+    def ids(self) -> list[int]:
+        """The ids of the operators, ascending; a folder without anything is none."""
         numbers = _numbers(self._storage.list(self._folder))
-        return [self._operator(each, batch) for each in numbers if self._has_files(each)]
+        return [each for each in numbers if self._has_files(each)]
+
+    def operator(self, operator_id: int, batch: int) -> OperatorMetadata:
+        """An operator as of a batch."""
+        folder = join(self._folder, str(operator_id), _METADATA)
+        newer = [each for each in _numbers(self._storage.list(join(folder, "v2"))) if each <= batch]
+        reads = CheckedReads(self._storage, join(folder, "v2") if newer else folder)
+        name = str(newer[-1]) if newer else "metadata"
+        try:
+            data = reads.read(name)
+        except MissingFileError:
+            return self._derived(operator_id)
+        operator = parse_operator(data, reads.path(name))
+        if operator.operator_id != operator_id:
+            raise damaged(reads.path(name), f"it describes operator {operator.operator_id}")
+        return operator
 
     def store_folder(self, operator_id: int, partition: int, store: str) -> str:
         """The folder with the versions of a store."""
@@ -67,20 +82,6 @@ class OperatorFiles:
             logging.WARNING, folder, "%s is empty: it is of no operator and is left out", folder
         )
         return False
-
-    def _operator(self, operator_id: int, batch: int) -> OperatorMetadata:
-        folder = join(self._folder, str(operator_id), _METADATA)
-        newer = [each for each in _numbers(self._storage.list(join(folder, "v2"))) if each <= batch]
-        reads = CheckedReads(self._storage, join(folder, "v2") if newer else folder)
-        name = str(newer[-1]) if newer else "metadata"
-        try:
-            data = reads.read(name)
-        except MissingFileError:
-            return self._derived(operator_id)
-        operator = parse_operator(data, reads.path(name))
-        if operator.operator_id != operator_id:
-            raise damaged(reads.path(name), f"it describes operator {operator.operator_id}")
-        return operator
 
     def _schema(self, operator_id: int, store: StoreMetadata) -> StoreSchema:
         if not store.schema_files:

@@ -58,11 +58,16 @@ def of_committed(batch: int) -> Iterator[None]:
     try:
         yield
     except NotYetWrittenError as missing:
-        left = f"; {missing.left}" if missing.left else ""
-        raise CorruptDataError(
-            f"{missing.file or missing} is lost: batch {batch} is committed in commits/{batch}, so "
-            f"it was there{left}: {_ADVICE}"
-        ) from missing
+        raise lost(missing, batch) from missing
+
+
+def lost(missing: NotYetWrittenError, batch: int) -> CorruptDataError:
+    """The error of a file that is missing although its batch is committed."""
+    left = f"; {missing.left}" if missing.left else ""
+    return CorruptDataError(
+        f"{missing.file or missing} is lost: batch {batch} is committed in commits/{batch}, so "
+        f"it was there{left}: {_ADVICE}"
+    )
 
 
 def file_removed(file: str) -> FileRemovedError:

@@ -19,12 +19,13 @@ from queryable_state.server.native_state.files.outcomes import (
     NotYetWrittenError,
     UnsupportedFormatError,
     damaged,
+    lost,
     not_yet_written,
 )
 from queryable_state.server.native_state.files.rocksdb.rocksdb_store_files import RocksDbStoreFiles
 from queryable_state.server.native_state.files.store_files import Provider
 from queryable_state.server.native_state.files.version_chain import gone_batch
-from queryable_state.wire.errors import VersionGoneError
+from queryable_state.wire.errors import CorruptDataError, VersionGoneError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,18 +118,34 @@ class QueryCheckpoint:
             raise self._no_entry(self._commits, batch) from problem
 
     def offsets(self, batch: int) -> OffsetsEntry:
-        """What the log says of a batch that has begun; raises as `commit`."""
+        """What the log says of a batch that has begun.
+
+        Raises as `commit`, and CorruptDataError if the batch is committed: the file was there, and
+        the job removes a batch from both logs.
+        """
         data = self._entry(self._offsets, batch)
         return parse_offsets(data, batch, self._offsets.path(str(batch)))
 
-    def operators(self, batch: int) -> list[OperatorMetadata]:
+    def operators(
+        self, batch: int, unreadable: dict[int, QueryableStateError] | None = None
+    ) -> list[OperatorMetadata]:
         """The stateful operators as of a committed batch, by id; empty if there are none.
 
         Without metadata of Spark (3.5) stores and partitions come from the folders, and names
         are empty. An operator may use fewer partitions than it has: one without a key uses the
         first only. If the offsets of the batch are gone, partitions are those at the beginning.
+
+        `unreadable` gets the error of each operator whose files are damaged or missing, by id;
+        None: the first of them is raised.
         """
-        found = self._operators.operators(batch)
+        found: list[OperatorMetadata] = []
+        for operator_id in self._operators.ids():
+            try:
+                found.append(self._operators.operator(operator_id, batch))
+            except (CorruptDataError, NotYetWrittenError) as problem:
+                if unreadable is None:
+                    raise
+                unreadable[operator_id] = problem
         try:
             partitions = self.offsets(batch).conf.get(SHUFFLE_PARTITIONS, "") if found else ""
         except (NotYetWrittenError, VersionGoneError):
@@ -179,9 +196,12 @@ class QueryCheckpoint:
         return data
 
     def _no_entry(self, log: CheckedReads, batch: int) -> QueryableStateError:
+        missing = not_yet_written(log.path(str(batch)), "the job has not come so far")
+        if log is self._offsets and batch in self.committed_batches():
+            return lost(missing, batch)
         if any(each > batch for each in _batches(self._storage.list(log.folder))):
             return gone_batch(batch, log.folder)
-        return not_yet_written(log.path(str(batch)), "the job has not come so far")
+        return missing
 
 
 def _merge_delimiter(conf: Mapping[str, str], root: str) -> bytes:

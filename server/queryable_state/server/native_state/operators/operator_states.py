@@ -63,11 +63,26 @@ class FoundStates(NamedTuple):
     """One for each operator, or state variable, that this version cannot read."""
 
 
-def states_of(operators: Iterable[OperatorTables]) -> FoundStates:
+_NAMES_OF: Mapping[str, tuple[str, ...]] = {
+    spark.AGGREGATION: ("aggregation",),
+    "StatefulStreamlineAggregate": ("aggregation",),
+    spark.SESSIONS: ("sessions",),
+    spark.DEDUPLICATION: ("deduplication",),
+    spark.DEDUPLICATION_WITHIN_WATERMARK: ("deduplication",),
+    spark.JOIN: ("left", "right"),
+    spark.GROUPS: ("groups",),
+    spark.GROUPS_IN_PANDAS: ("groups",),
+    spark.LIMIT: ("limit",),
+}
+"""The short names of an operator's states, by Spark's name of the operator."""
+
+
+def states_of(operators: Iterable[OperatorTables], left_out: Iterable[str] = ()) -> FoundStates:
     """The states of a query's operators.
 
-    What this version cannot read does not hide the rest. Raises `CorruptDataError` if the
-    checkpoint contradicts itself.
+    `left_out` are Spark's names of operators that are not among them: states have the names that
+    they would have beside theirs. What this version cannot read does not hide the rest. Raises
+    `CorruptDataError` if the checkpoint contradicts itself.
     """
     found = FoundStates([], [])
     for operator in operators:
@@ -78,7 +93,8 @@ def states_of(operators: Iterable[OperatorTables]) -> FoundStates:
                 if problem.reason != Reason.UNSUPPORTED:
                     raise
                 found.refusals.append(UnsupportedFormatError(f"{what} is left out: {problem}"))
-    names = queryable_names([layout.definition for layout in found.layouts])
+    others = [name for each in left_out for name in _NAMES_OF.get(each, ())]
+    names = queryable_names([layout.definition for layout in found.layouts], others)
     for layout, name in zip(found.layouts, names, strict=True):
         layout.definition = replace(layout.definition, queryable_name=name)
     return found
@@ -107,14 +123,15 @@ def _variable(operator: OperatorTables, variable: StateVariable) -> list[StateLa
     return [variable_state(operator, variable)]
 
 
-def queryable_names(states: list[StateDefinition]) -> list[str]:
+def queryable_names(states: list[StateDefinition], others: Iterable[str] = ()) -> list[str]:
     """Names that are unique in a query, aligned with its states.
 
+    `others` are short names of further states.
     A state has its own name, or that of its operator; where these are not unique, the operator's
     number is added, and for states with names its name.
     """
     short = [state.name or state.operator for state in states]
-    uses = Counter(short)
+    uses = Counter([*short, *others])
     return [
         name if uses[name] == 1 else _long_name(state)
         for state, name in zip(states, short, strict=True)

@@ -12,6 +12,7 @@ from queryable_state.server.coordinator.status.finding import ERROR, WARNING, fi
 from queryable_state.server.native_state.server.batch_facts import PARTITIONS, BatchFacts
 from queryable_state.wire.errors import (
     CheckpointError,
+    CorruptDataError,
     QueryableStateError,
     RetryLaterError,
     VersionGoneError,
@@ -99,11 +100,19 @@ class Follower:
 
     async def _commit(self, entry: CommitEntry) -> None:
         # Side by side: on an object store each of them is a round trip or several.
-        facts, was_repeated, has_other_states = await asyncio.gather(
-            BatchFacts.behind(entry, self._checkpoint, self._threads),
-            self._was_repeated(),
-            self._has_other_states(entry.batch, self._check_s),
-        )
+        try:
+            facts, was_repeated, has_other_states = await asyncio.gather(
+                BatchFacts.behind(entry, self._checkpoint, self._threads),
+                self._was_repeated(),
+                self._has_other_states(entry.batch, self._check_s),
+            )
+        except CorruptDataError:
+            batches = await self._threads.run(self._checkpoint.committed_batches)
+            if max(batches, default=-1) <= entry.batch:
+                raise
+            # What the logs say of a newer batch may be whole.
+            await self._jump()
+            return
         if facts.conf.get(PARTITIONS) != self._served.facts.conf.get(PARTITIONS):
             has_other_states = await self._has_other_states(entry.batch, 0.0)
         if has_other_states or was_repeated or self._served.taken_back is not None:
@@ -205,7 +214,7 @@ class Follower:
         threads = self._threads
         newest = max(await threads.run(self._checkpoint.committed_batches))
         _log.warning(
-            "%s: the files from batch %d on are gone; continuing at batch %d",
+            "%s: files of batch %d are gone; continuing at batch %d",
             self._served.uri,
             self._served.facts.batch + 1,
             newest,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.status.finding import WARNING, finding
 from queryable_state.v1 import query_pb2, registration_pb2, status_pb2
-from queryable_state.wire.errors import UnknownJobError, UnknownStateError
+from queryable_state.wire.errors import CorruptDataError, UnknownJobError, UnknownStateError
 from queryable_state.wire.located_state import LocatedState
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class NativeCatalog:
             names = sorted(states)
             raise UnknownStateError(
                 f"no queryable state {request.state_name!r} in {self._served.uri}; "
-                f"{'it has ' + ', '.join(names) if names else 'its query keeps no state'}",
+                f"{'it has ' + ', '.join(names) if names else 'its query keeps no state'}"
+                + "".join(f"; {each.message}" for each in self._served.states.refusals),
                 candidates=names,
             )
         return LocatedState.of(
@@ -93,7 +94,9 @@ class NativeCatalog:
                 WARNING,
                 0,
                 f"Some state of the query is not served: {refusal}",
-                "Use a newer version of this package, or the query's other states.",
+                "Put the named file back, or use the query's other states."
+                if isinstance(refusal, CorruptDataError)
+                else "Use a newer version of this package, or the query's other states.",
             )
             for refusal in self._served.states.refusals
         ]

@@ -8,14 +8,16 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.server.batch_facts import STRICT_DISTRIBUTION
+from queryable_state.server.query.scan_query import KeyGroupRun
 from queryable_state.server.state_server.queries.requested_version import RequestedVersion
-from queryable_state.v1 import hot_keys_pb2, query_pb2
+from queryable_state.v1 import hot_keys_pb2, query_pb2, watch_pb2
 from queryable_state.wire.errors import (
     InvalidRequestError,
     QueryableStateError,
     Reason,
     RetryLaterError,
 )
+from queryable_state.wire.keys.store_keys import changed_record_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.server.state_server.queries.state_reader import StateReader
-    from queryable_state.v1 import watch_pb2
+
+_MESSAGE_CHANGES = 512
 
 # The part of a query's deadline spent waiting, so that the client receives the reason in time.
 _WAITING_PART = 0.9
@@ -89,13 +92,20 @@ class NativeReader:
     ) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
         """The committed changes of keys of a state."""
         self._served.check_watch()
-        if query.keys:
-            self._check_placement(query.state_id, "watches of keys")
+        whole: WatchQuery | None = None
+        if query.keys and not self._is_placed_by_hash(query.state_id):
+            if not self._served.is_alone:
+                self._check_placement(query.state_id, "watches of keys on several servers")
+            partitions = self._partitions(query.state_id)
+            whole = dataclasses.replace(
+                query, keys=(), groups=(KeyGroupRun(0, partitions - 1),), after_change=b""
+            )
         groups = _groups(query.keys) or {
             group for run in query.groups for group in range(run.first, run.last + 1)
         }
         await self._load(query.state_id, groups, 0)
-        async with aclosing(self._reader.watch(query)) as messages:
+        found = self._reader.watch(whole or query)
+        async with aclosing(found if whole is None else _of_keys(query, found)) as messages:
             async for message in messages:
                 yield message
 
@@ -127,6 +137,14 @@ class NativeReader:
                 reason=Reason.UNSUPPORTED,
             )
 
+    def _partitions(self, state_id: int) -> int:
+        """The number of partitions of a state."""
+        return next(
+            each.partitions
+            for each in self._served.states.operators
+            if state_id in each.registrations
+        )
+
     def _is_unloaded(self, state_id: int) -> bool:
         """True while no partition of a state is loaded that will be once it is asked for."""
         return not self._served.is_whole and self._reader.registration(state_id) is None
@@ -146,6 +164,42 @@ class NativeReader:
                 f"({served.progress}): ask again, or with a longer deadline",
                 retry_after_ms=500,
             ) from None
+
+
+async def _of_keys(
+    query: WatchQuery, found: AsyncGenerator[watch_pb2.WatchKvStateResponse, None]
+) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
+    """The changes of the keys of a watch, of the messages of a watch of all keys.
+
+    A change is found with the partition that Spark chose, and gets the key group of the key as it
+    is watched. It is part of the store key by which the changes of a batch are ordered, so they
+    are ordered anew once the batch is complete.
+    """
+    watched = {key[2:]: key for key in query.keys}
+    first = -1 if query.after_batch is None else query.after_batch + 1
+    changes: dict[bytes, watch_pb2.KvChange] = {}
+    async with aclosing(found) as messages:
+        async for message in messages:
+            for change in message.changes:
+                key = watched.get(change.key[2:])
+                if key is not None:
+                    change.key = key
+                    changes[changed_record_key(change)] = change
+            if message.changes and not message.complete:
+                continue
+            del message.changes[:]
+            after = query.after_change if message.batch == first else b""
+            ordered = [changes[each] for each in sorted(changes) if each > after]
+            changes = {}
+            while len(ordered) > _MESSAGE_CHANGES:
+                part = watch_pb2.WatchKvStateResponse()
+                part.CopyFrom(message)
+                part.complete = False
+                part.changes.extend(ordered[:_MESSAGE_CHANGES])
+                del ordered[:_MESSAGE_CHANGES]
+                yield part
+            message.changes.extend(ordered)
+            yield message
 
 
 def _groups(keys: Iterable[bytes]) -> set[int]:

@@ -73,7 +73,7 @@ class QueryStates:
 
 
 def registration_of(
-    definition: StateDefinition, query_id: bytes, job_name: str, uid: str
+    definition: StateDefinition, query_id: bytes, job_name: str, uid: str, *, placed_by_hash: bool
 ) -> registration_pb2.StateRegistration:
     """The registration of a native state, equal on every server that serves the query."""
     value_type = definition.value_type
@@ -99,6 +99,7 @@ def registration_of(
         max_parallelism=definition.partitions,
         incarnation=1,
         partitioner=registration_pb2.SPARK_HASH,
+        asks_all_partitions=not placed_by_hash,
         ttl=registration_pb2.TimeToLive(per_value=True) if definition.has_ttl else None,
     )
 

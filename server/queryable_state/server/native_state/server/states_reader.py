@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from queryable_state.server.native_state.files.outcomes import of_committed
+from queryable_state.server.native_state.files.outcomes import (
+    NotYetWrittenError,
+    lost,
+    of_committed,
+)
 from queryable_state.server.native_state.files.store_files import Provider
 from queryable_state.server.native_state.files.store_schema import DEFAULT_COLUMN_FAMILY
 from queryable_state.server.native_state.operators.operator_names import JOIN
@@ -22,7 +26,7 @@ from queryable_state.server.native_state.server.query_states import (
 from queryable_state.server.native_state.store.key_placement import KeyPlaces, PlacementCheck
 from queryable_state.server.native_state.store.partition_files import PartitionFiles
 from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +38,16 @@ if TYPE_CHECKING:
     from queryable_state.server.native_state.operators.physical_form import PhysicalForm
     from queryable_state.server.native_state.operators.state_layout import StateLayout
     from queryable_state.server.native_state.server.batch_facts import BatchFacts
+    from queryable_state.wire.errors import QueryableStateError
+
+
+class Described(NamedTuple):
+    """What the checkpoint says of the operators of a query."""
+
+    operators: tuple[OperatorMetadata, ...]
+
+    unreadable: frozenset[int]
+    """The operators whose metadata or schema is damaged or lost."""
 
 
 class StatesReader:
@@ -56,15 +70,19 @@ class StatesReader:
         self._new_directory = new_directory
         self._backend = backend
         self._kept_batches = kept_batches
+        self._unreadable: frozenset[int] = frozenset()
+        """The operators that the newest `read` left out."""
 
     def read(self, facts: BatchFacts) -> QueryStates:
         """The states as of a committed batch.
 
-        Raises `CorruptDataError` for a file that is damaged or lost, `InvalidRequestError` if the
-        query keeps none, UnsupportedFormatError for what this version does not know.
+        An operator whose metadata or schema is damaged or lost is left out. Raises
+        `CorruptDataError` if none is left, or for another file, `InvalidRequestError` if the query
+        keeps none, UnsupportedFormatError for what this version does not know.
         """
-        operators = self.operators(facts.batch)
-        if not operators:
+        unreadable: dict[int, QueryableStateError] = {}
+        operators = self._checkpoint.operators(facts.batch, unreadable)
+        if not operators and not unreadable:
             root = self._checkpoint.root
             raise InvalidRequestError(
                 f"the query of {root} keeps no state of Spark's own: only queries with "
@@ -72,11 +90,28 @@ class StatesReader:
                 "If it is a job of this package, serve its state root with --checkpoint: the "
                 "folder above `spark`, or the one beside it that ends with .queryable-state"
             )
-        with of_committed(facts.batch):
-            tables = [self._tables(operator, facts) for operator in operators]
-        found = states_of(tables)
+        tables: list[OperatorTables] = []
+        for operator in operators:
+            try:
+                schemas = self._schemas(operator)
+            except (CorruptDataError, NotYetWrittenError) as problem:
+                unreadable[operator.operator_id] = problem
+                continue
+            with of_committed(facts.batch):
+                family_ids = self._family_ids(operator, schemas, facts)
+            tables.append(OperatorTables(operator, schemas, facts.conf, family_ids))
+        self._unreadable = frozenset(unreadable)
+        names = {each.operator_id: each.name for each in operators}
+        found = states_of(tables, [names.get(each, "") for each in unreadable])
+        refusals = [
+            *(
+                _left_out(each, names.get(each, ""), problem, facts.batch)
+                for each, problem in sorted(unreadable.items())
+            ),
+            *found.refusals,
+        ]
         if not found.layouts:
-            raise found.refusals[0]
+            raise refusals[0]
         states = QueryStates(
             tuple(
                 self._operator(
@@ -90,24 +125,31 @@ class StatesReader:
                 )
                 for each in tables
             ),
-            tuple(found.refusals),
-            operators,
+            tuple(refusals),
+            Described(tuple(operators), self._unreadable),
         )
         check_distinct(list(states.registrations.values()))
         return states
 
-    def operators(self, batch: int) -> list[OperatorMetadata]:
-        """What the checkpoint says of the operators in a batch; equal answers mean equal states."""
-        with of_committed(batch):
-            return self._checkpoint.operators(batch)
+    def operators(self, batch: int) -> Described:
+        """What the checkpoint says of the operators in a batch; equal answers mean equal states.
 
-    def _tables(self, operator: OperatorMetadata, facts: BatchFacts) -> OperatorTables:
-        schemas = {
+        Schemas are read again only of the operators that were left out because of them.
+        """
+        unreadable: dict[int, QueryableStateError] = {}
+        operators = self._checkpoint.operators(batch, unreadable)
+        for operator in operators:
+            if operator.operator_id in self._unreadable:
+                try:
+                    self._schemas(operator)
+                except (CorruptDataError, NotYetWrittenError) as problem:
+                    unreadable[operator.operator_id] = problem
+        return Described(tuple(operators), frozenset(unreadable))
+
+    def _schemas(self, operator: OperatorMetadata) -> dict[str, StoreSchema]:
+        return {
             store.name: self._checkpoint.schema(operator, store.name) for store in operator.stores
         }
-        return OperatorTables(
-            operator, schemas, facts.conf, self._family_ids(operator, schemas, facts)
-        )
 
     def _family_ids(
         self, operator: OperatorMetadata, schemas: Mapping[str, StoreSchema], facts: BatchFacts
@@ -135,22 +177,29 @@ class StatesReader:
     ) -> OperatorStates:
         operator = tables.metadata
         uid = f"{tables.name}-{operator.operator_id}"
-        registrations = [
-            registration_of(layout.definition, self._query_id, self._job_name, uid)
-            for layout in layouts
-        ]
-        ids = [each.state_id for each in registrations]
         partitions = max(
             (layout.definition.partitions for layout in layouts), default=operator.partitions
         )
         # Spark's joins always require the exact clustering, whatever the setting says.
         placed = tables.name == JOIN or facts.conf.get(STRICT_DISTRIBUTION) == "true"
         places = KeyPlaces(layouts if placed else ())
+        placed_by_hash = placed or partitions == 1
+        registrations = [
+            registration_of(
+                layout.definition,
+                self._query_id,
+                self._job_name,
+                uid,
+                placed_by_hash=placed_by_hash,
+            )
+            for layout in layouts
+        ]
+        ids = [each.state_id for each in registrations]
         return OperatorStates(
             operator_id=operator.operator_id,
             uid=uid,
             partitions=partitions,
-            placed_by_hash=placed or partitions == 1,
+            placed_by_hash=placed_by_hash,
             sources=len(operator.stores),
             registrations=dict(zip(ids, registrations, strict=True)),
             layouts=dict(zip(ids, layouts, strict=True)),
@@ -183,3 +232,13 @@ class StatesReader:
             backend=self._backend,
             kept_batches=self._kept_batches,
         )
+
+
+def _left_out(
+    operator_id: int, name: str, problem: QueryableStateError, batch: int
+) -> QueryableStateError:
+    """The refusal of an operator whose metadata or schema is damaged or lost."""
+    if isinstance(problem, NotYetWrittenError):
+        problem = lost(problem, batch)
+    what = f"operator {operator_id}, {name}" if name else f"operator {operator_id}"
+    return CorruptDataError(f"{what} is left out: {problem}")

@@ -32,6 +32,7 @@ _STATE = schemas.fields(
     windowed=schemas.FLAG,
     ttl_ms=schemas.NUMBER,
     ttl_per_value=schemas.FLAG,
+    asks_all_partitions=schemas.FLAG,
     max_parallelism=schemas.NUMBER,
 )
 
@@ -78,6 +79,7 @@ def _described(state: registration_pb2.StateRegistration) -> dict[str, Any]:
         "windowed": is_windowed(state),
         "ttl_ms": state.ttl.ttl_ms,
         "ttl_per_value": state.ttl.per_value,
+        "asks_all_partitions": state.asks_all_partitions,
         "max_parallelism": state.max_parallelism,
     }
     if state.value_types:

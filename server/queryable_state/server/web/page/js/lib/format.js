@@ -4,6 +4,9 @@ const NONE = "–";
 const plain = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const precise = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 
+/** The field `asks_all_partitions` of a state in words. */
+export const NOT_HASH_PARTITIONED = "not hash-partitioned: look-ups ask all partitions";
+
 export function count(value) {
   return value === undefined || value === null ? NONE : plain.format(value);
 }

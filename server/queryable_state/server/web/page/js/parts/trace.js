@@ -1,6 +1,6 @@
 // The steps of an explained look-up as a timeline, one lane for each server.
 
-import { count, micros, words } from "../lib/format.js";
+import { NOT_HASH_PARTITIONED, count, micros, words } from "../lib/format.js";
 import { html } from "../lib/view.js";
 
 /** Steps with begin and end in the time of the first server. */
@@ -52,6 +52,7 @@ export function TraceFacts({ trace }) {
   return html`<dl class="facts inline">
     <div><dt>took</dt><dd>${micros(trace.total_us ?? 0)}</dd></div>
     <div><dt>key group</dt><dd>${count(trace.key_group ?? 0)}, subtask ${count(trace.subtask ?? 0)}</dd></div>
+    ${trace.asks_all_partitions ? html`<div><dt>partitions</dt><dd>${NOT_HASH_PARTITIONED}</dd></div>` : null}
     <div><dt>operator</dt><dd>${trace.operator_uid || "–"}</dd></div>
     <div><dt>owner</dt><dd>${trace.owner_id ? html`<span class="mono">${trace.owner_id}${trace.owner_address ? ` at ${trace.owner_address}` : ""}</span>` : html`<span class="mark bad">none</span>`}</dd></div>
     <div><dt>placement</dt><dd>version ${count(trace.placement_version ?? 0)}</dd></div>

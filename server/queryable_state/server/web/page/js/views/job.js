@@ -1,7 +1,7 @@
 // One job: what is wrong and what to do, its graph and figures, where its state is.
 
 import { jobPath } from "../lib/api.js";
-import { count, duration, words } from "../lib/format.js";
+import { NOT_HASH_PARTITIONED, count, duration, words } from "../lib/format.js";
 import { useOffers } from "../lib/offers.js";
 import { useNow, usePolled } from "../lib/polling.js";
 import { linkTo } from "../lib/routes.js";
@@ -27,7 +27,7 @@ function States({ polled, job }) {
     return html`<div class="scroll" tabindex="0" role="group" aria-label="Table of states"><table class="stacks">
       <thead><tr><th>state</th><th>kind</th><th>key</th><th>value</th><th class="number">kept for</th><th>operator</th></tr></thead>
       <tbody>${states.map((state) => html`<tr key=${state.queryable_name}>
-        <th scope="row"><a href=${linkTo("state", { job, state: state.queryable_name })}>${state.queryable_name}</a></th>
+        <th scope="row"><a href=${linkTo("state", { job, state: state.queryable_name })}>${state.queryable_name}</a>${state.asks_all_partitions ? html`<div class="quiet">${NOT_HASH_PARTITIONED}</div>` : null}</th>
         <td data-label="kind">${words(state.kind)}</td>
         <td data-label="key" class="key"><code>${state.key_type}</code></td>
         <td data-label="value" class="key full"><code>${valueType(state)?.text ?? ""}</code></td>

@@ -1,7 +1,7 @@
 // One state: look a key up, or read its keys page by page.
 
 import { statePath } from "../lib/api.js";
-import { bytes, count, duration, words } from "../lib/format.js";
+import { NOT_HASH_PARTITIONED, bytes, count, duration, words } from "../lib/format.js";
 import { useOffers } from "../lib/offers.js";
 import { usePolled } from "../lib/polling.js";
 import { go, linkTo } from "../lib/routes.js";
@@ -42,6 +42,7 @@ export function StateFacts({ registration, job, state }) {
     ${registration.windowed ? html`<div><dt>namespace</dt><dd>windows of time</dd></div>` : null}
     ${registration.ttl_ms ? html`<div><dt>values expire after</dt><dd>${duration(registration.ttl_ms)}</dd></div>` : null}
     ${registration.ttl_per_value ? html`<div><dt>values expire</dt><dd>each at a time of its own</dd></div>` : null}
+    ${registration.asks_all_partitions ? html`<div><dt>partitions</dt><dd>${NOT_HASH_PARTITIONED}</dd></div>` : null}
     <div><dt>operator</dt><dd>${registration.operator_name || registration.operator_uid}</dd></div>
     ${offers("jobs/{job}/states/{state}/size") ? html`<${Size} job=${job} state=${state} windowed=${registration.windowed} />` : null}
   </dl>`;
