@@ -12,7 +12,7 @@ from tests.native_state.files.conftest import EARLIER
 from queryable_state.server.checkpoint.file_systems.local_storage import LocalStorage
 from queryable_state.server.native_state.files.operator_metadata import StoreMetadata
 from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +94,8 @@ def test_a_repartitioned_query_has_the_partitions_of_the_batch(
     assert query.operators(7)[0].partitions == 2
     assert query.operators(8)[0].partitions == partitions
     offsets.unlink()
-    assert query.operators(8)[0].partitions == 2
+    with pytest.raises(CorruptDataError, match="offsets/8 is lost: batch 8 is committed"):
+        query.operators(8)
 
 
 @pytest.mark.parametrize("name", EARLIER)
