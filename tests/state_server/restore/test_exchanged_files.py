@@ -21,7 +21,7 @@ from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, window_namespace
 from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.keys.timer_keys import Clock, timer_element
-from queryable_state.wire.schema.type_classes import Types
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from pathlib import Path
