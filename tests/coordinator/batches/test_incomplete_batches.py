@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.coordinator.drivers import QUERY, driver, subtask_of
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.coordinator import JobConfig, OperatorLayout
 from queryable_state.wire.errors import CheckpointError, JobError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.coordinator.drivers import Driver
     from tests.coordinator.peer import Peer, StartPeer
 
@@ -295,3 +299,30 @@ def test_registrations_that_a_manifest_names_must_be_there(tmp_path: Path) -> No
         again(job, 2)
         with pytest.raises(CheckpointError, match=newest):
             job.begin(2)
+
+
+def test_a_refusal_that_the_idle_restorer_reports_first_withdraws_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives_on(tmp_path, 3)
+    submit = ThreadPoolExecutor.submit
+    reported = threading.Event()
+
+    def begin_late(work: Callable[..., None], *args: Any) -> None:
+        assert reported.wait(DEADLINE_S)
+        work(*args)
+
+    def submit_late(self: ThreadPoolExecutor, work: Any, *args: Any) -> Any:
+        if self._thread_name_prefix == "queryable-state-commit":
+            return submit(self, begin_late, work, *args)
+        return submit(self, work, *args)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit_late)
+    with driver(tmp_path, strict=True) as job:
+        job.root.storage.delete_tree(job.root.path(layout.batch_folder(2)))
+        again(job, 3)
+        assert job.coordinator.recover(QUERY, "", OPERATORS)
+        assert job.coordinator.await_recovered(QUERY, DEADLINE_S)
+        until(lambda: not job.engine.query(QUERY).active)  # type: ignore[union-attr]
+        reported.set()
+        until(lambda: job.engine.newest_commit(QUERY) == 1)

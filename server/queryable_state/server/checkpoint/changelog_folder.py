@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
+    from queryable_state.wire.changelog import Changelog
 
 _log = logging.getLogger(__name__)
 
@@ -86,11 +87,11 @@ def choose_committed(
     may have acknowledged that file, so its changes would be lost. With `allow_missing` it only
     logs that.
     """
-    broken: list[str] = []
+    broken: dict[str, str] = {}
     chosen = choose(list_sealed(storage, root, batch_id, offsets_digest, broken))
     lost = sorted(path for path in broken if not _is_covered(path, chosen))
     if lost:
-        names = ", ".join(join(root, path) for path in lost)
+        names = ", ".join(f"{join(root, path)} ({broken[path]})" for path in lost)
         text = f"batch {batch_id} is committed, but changelogs of it are damaged: {names}"
         if not allow_missing:
             raise CheckpointError(
@@ -117,17 +118,17 @@ def list_sealed(
     root: str,
     batch_id: int,
     offsets_digest: bytes,
-    broken: list[str] | None = None,
+    broken: dict[str, str] | None = None,
 ) -> list[ChangelogFile]:
     """All intact changelogs of a batch that were sealed for these offsets.
 
-    Logs and skips damaged files and those of other offsets; adds the paths of damaged ones to
-    `broken`. Paths are relative to the root. `index` and `parallelism` are 0, because a file
-    does not contain them.
+    Logs and skips damaged files, files that are not what their name says, and those of other
+    offsets; adds the paths and problems of all but the last to `broken`. Paths are relative to
+    the root. `index` and `parallelism` are 0, because a file does not contain them.
     """
     folder = layout.batch_folder(batch_id)
     paths = [f"{folder}/{entry.path}" for entry in storage.walk(join(root, folder))]
-    corrupt = [] if broken is None else broken
+    corrupt = {} if broken is None else broken
 
     def read(path: str) -> ChangelogFile | None:
         return _sealed(storage, root, path, offsets_digest, corrupt)
@@ -137,7 +138,7 @@ def list_sealed(
 
 
 def _sealed(
-    storage: CheckpointStorage, root: str, path: str, offsets_digest: bytes, broken: list[str]
+    storage: CheckpointStorage, root: str, path: str, offsets_digest: bytes, broken: dict[str, str]
 ) -> ChangelogFile | None:
     named = layout.parse_changelog_file(path)
     if named is None:
@@ -145,21 +146,12 @@ def _sealed(
     try:
         data = storage.read(join(root, path))
         changelog = read_changelog(data)
+        _check_name(changelog, named)
     except MissingFileError:
         return None
     except CorruptDataError as problem:
         _log.warning("ignoring the changelog %s: %s", join(root, path), problem)
-        broken.append(path)
-        return None
-    token = changelog.seal.token
-    if (changelog.batch_id, token.run_epoch, token.task_attempt) != (
-        named.batch_id,
-        named.run_epoch,
-        named.task_attempt,
-    ):
-        _log.warning(
-            "ignoring the changelog %s: it has the changes of another attempt", join(root, path)
-        )
+        broken[path] = problem.message
         return None
     if changelog.offsets_digest != offsets_digest:
         _log.info("ignoring the changelog %s: it is of other offsets", join(root, path))
@@ -174,3 +166,24 @@ def _sealed(
         first_key_group=named.first_key_group,
         last_key_group=named.last_key_group,
     )
+
+
+def _check_name(changelog: Changelog, named: layout.ChangelogPath) -> None:
+    """Raises CorruptDataError if a changelog was not written under its name."""
+    token = changelog.seal.token
+    found = changelog.batch_id, token.run_epoch, token.task_attempt
+    if found != (named.batch_id, named.run_epoch, named.task_attempt):
+        raise CorruptDataError(
+            f"it has the changes of another attempt: of batch {found[0]}, run {found[1]}, task "
+            f"attempt {found[2]}"
+        )
+    for block in changelog.blocks:
+        for keys in (block.put_keys, block.deleted_keys, block.cleared_prefixes):
+            if not keys:
+                continue
+            first, last = (int.from_bytes(key[:2]) for key in (min(keys), max(keys)))
+            if first < named.first_key_group or last > named.last_key_group:
+                raise CorruptDataError(
+                    f"it has the changes of another subtask: of keys in key groups {first} to "
+                    f"{last}"
+                )

@@ -111,10 +111,10 @@ class CommitPublisher:
     def refuse(
         self, query_id: bytes, run_id: bytes, error: IncompleteBatchError | LostBatchError
     ) -> None:
-        """Starts the refusal of an incomplete batch, and returns at once."""
+        """Refuses a run for an incomplete batch, and starts to withdraw the batch's commit."""
         with self._lock:
-            if not self._closed:
-                self._threads.submit(self._refuse, query_id, run_id, error)
+            if not self._closed and self._refusals.mark(query_id, error):
+                self._threads.submit(self._withdraw, query_id, run_id, error)
 
     def close(self) -> None:
         """Waits for running publications; idempotent."""
@@ -203,13 +203,17 @@ class CommitPublisher:
             ),
         )
 
-    def _refuse(
+    def _withdraw(
         self, query_id: bytes, run_id: bytes, error: IncompleteBatchError | LostBatchError
     ) -> None:
         try:
-            self._refusals.refuse(query_id, run_id, error)
+            self._refusals.withdraw(query_id, run_id, error)
         except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
-            _log.exception("batch %d of query %s is not refused", error.batch_id, query_id.hex())
+            _log.exception(
+                "the commit of batch %d of query %s is not withdrawn",
+                error.batch_id,
+                query_id.hex(),
+            )
 
     def _write(
         self, commit_round: CommitRound, seals: dict[str, list[backend_pb2.SealedSubtask]]

@@ -45,8 +45,21 @@ class Refusals:
         self, query_id: bytes, run_id: bytes, error: IncompleteBatchError | LostBatchError
     ) -> None:
         """Refuses a batch of a run, once; may be repeated."""
-        if not self._batches.refuse(query_id, error):
-            return
+        if self.mark(query_id, error):
+            self.withdraw(query_id, run_id, error)
+
+    def mark(self, query_id: bytes, error: IncompleteBatchError | LostBatchError) -> bool:
+        """Lets the newest run begin no batch. True: the caller must call `withdraw`, too.
+
+        Does not wait. An error that also goes to others, who may refuse the run with it, is
+        marked first: whoever refuses a run first is the one to withdraw the commit.
+        """
+        return self._batches.refuse(query_id, error)
+
+    def withdraw(
+        self, query_id: bytes, run_id: bytes, error: IncompleteBatchError | LostBatchError
+    ) -> None:
+        """Stops the query, and withdraws the engine's commit once it has ended."""
         _log.error("%s: %s", error.reason_name, error)
         try:
             self._engine.stop_query(query_id, error)

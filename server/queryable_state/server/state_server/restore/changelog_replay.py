@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.checkpoint.file_systems.storage import checksum
 from queryable_state.server.checkpoint.layout import parse_changelog_file, resolve
+from queryable_state.server.state_server.restore.key_placement import KeyPlacement
 from queryable_state.server.state_server.restore.operator_lists import OperatorLists, parallelism_of
 from queryable_state.server.state_server.restore.stored_files import (
     BrokenFilesError,
     raise_first_or_all_broken,
 )
-from queryable_state.server.state_server.stores.due_timers import timers_after
+from queryable_state.server.state_server.stores.due_timers import timer_state, timers_after
 from queryable_state.server.state_server.stores.owned_subtask import SealMark
 from queryable_state.server.state_server.watches.change_history import (
     DEFAULT_BYTES,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.overlay import Overlay
     from queryable_state.server.storage.store import StateStore
     from queryable_state.server.storage.time_index import NextTimers
+    from queryable_state.v1 import registration_pb2
 
     Batch = list[tuple[ChangelogFile, Changelog]]
 
@@ -62,9 +64,9 @@ class ChangelogReplay:
         files: JobFiles,
         threads: ThreadPool,
         *,
-        timers: int | None,
+        states: Sequence[registration_pb2.StateRegistration],
     ) -> None:
-        """`timers` is the operator's state of timers; None: it has none."""
+        """`states`: those of the operator, by the ids in the changelogs."""
         self.read_bytes = 0
         """Bytes of the files read."""
         self.staged_offsets = b""
@@ -76,7 +78,8 @@ class ChangelogReplay:
         self._lists = lists
         self._files = files
         self._threads = threads
-        self._timers = timers
+        self._timers = timer_state(states)
+        self._placement = KeyPlacement({state.state_id: state for state in states})
         self._range = key_group_range(
             subtask_id.subtask, subtask_id.parallelism, subtask_id.max_parallelism
         )
@@ -160,6 +163,7 @@ class ChangelogReplay:
             if file.checksum and checksum(data) != file.checksum:
                 raise _broken(uri, "its bytes fail their checksum")
             changelog = read_changelog(data)
+            self._check_keys(uri, file, changelog)
         except RetryLaterError:
             raise
         except QueryableStateError as failure:
@@ -167,6 +171,12 @@ class ChangelogReplay:
         if changelog.batch_id != file.batch_id:
             raise _broken(uri, f"it belongs to batch {changelog.batch_id}, not {file.batch_id}")
         return changelog
+
+    def _check_keys(self, uri: str, file: ChangelogFile, changelog: Changelog) -> None:
+        written = self._written_range(file)
+        for block in changelog.blocks:
+            for keys in (block.put_keys, block.deleted_keys, block.cleared_prefixes):
+                self._placement.check(uri, block.state_id, keys, written)
 
     def _load(self, batch: Batch) -> None:
         builder = OverlayBuilder()

@@ -20,7 +20,6 @@ from queryable_state.server.state_server.restore.stored_files import (
     StoredFiles,
     describe,
 )
-from queryable_state.server.state_server.stores.due_timers import timer_state
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 from queryable_state.wire.errors import CheckpointError
 
@@ -169,7 +168,7 @@ class Restorer:
             store, lists, source = await self._start(subtask_id, plan, files, stored, broken, state)
             try:
                 replay = ChangelogReplay(
-                    subtask_id, store, lists, files, self._threads, timers=timer_state(plan.states)
+                    subtask_id, store, lists, files, self._threads, states=plan.states
                 )
                 state.replayed_bytes = lambda: replay.read_bytes
                 after = NOTHING_COMMITTED if source is None else source.version

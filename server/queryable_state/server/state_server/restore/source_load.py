@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import checkpoint_pb2, coordinator_pb2
 from queryable_state.server.checkpoint.canonical import FILE_NAME, read_canonical
+from queryable_state.server.checkpoint.layout import resolve
+from queryable_state.server.state_server.restore.key_placement import KeyPlacement, sample
 from queryable_state.server.state_server.restore.operator_lists import OperatorLists
 from queryable_state.server.state_server.restore.stored_files import (
     BrokenFilesError,
@@ -52,6 +54,7 @@ class SourceLoad:
         self._id = subtask_id
         self._settings = settings
         self._states = {state.state_id: state for state in plan.states}
+        self._placement = KeyPlacement(self._states)
         self._stores = stores
         self._stored = stored
         self._threads = threads
@@ -119,13 +122,22 @@ class SourceLoad:
         if self._fits(placed, ids):
             [(_, files)] = placed
             store = self._stores.from_files(self._id, source.version, self._settings, files)
-            self._add_states(store)
+            try:
+                self._add_states(store)
+                self._placement.check_store(
+                    self._name(source, placed[0][0]), store, (self._first, self._last)
+                )
+            except BaseException:
+                store.destroy()
+                raise
             return store
         store = self._empty(source.version)
         try:
             added = set(self._states)
             with store.bulk_load() as load:
                 for part, files in placed:
+                    name = self._name(source, part)
+                    key_groups = part.first_key_group, part.last_key_group
                     for stored_id, records in self._records(part, files):
                         state_id = stored_id if ids is None else ids.get(stored_id)
                         if state_id is None:
@@ -134,11 +146,23 @@ class SourceLoad:
                         if state_id not in added:
                             store.add_state(state_id)
                             added.add(state_id)
+                        self._placement.check(
+                            name, state_id, [key for key, _ in sample(records)], key_groups
+                        )
                         load.put(state_id, records)
         except BaseException:
             store.destroy()
             raise
         return store
+
+    def _name(self, source: RestoreSource, part: RangeSnapshot) -> str:
+        """The name of a subtask's snapshot, for errors: that of its file if it has only one."""
+        if len(part.files) == 1 and part.files[0].path:
+            return resolve(source.root, part.files[0].path)
+        return (
+            f"the snapshot of key groups {part.first_key_group} to {part.last_key_group} of "
+            f"operator {self._id.operator_uid!r} in {source.location}"
+        )
 
     def _fits(self, placed: Placed, ids: Mapping[int, int] | None) -> bool:
         """True if the files can become the store's own: one RocksDB of these key groups and ids."""
