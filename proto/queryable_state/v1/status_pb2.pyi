@@ -375,6 +375,8 @@ class SourceStatus(_message.Message):
     ROWS_FIELD_NUMBER: _builtins.int
     INPUT_ROWS_PER_S_FIELD_NUMBER: _builtins.int
     LAST_ROWS_AT_MS_FIELD_NUMBER: _builtins.int
+    BACKLOG_FIELD_NUMBER: _builtins.int
+    BACKLOG_UNIT_FIELD_NUMBER: _builtins.int
     description: _builtins.str
     """As Spark describes it."""
     rows: _builtins.int
@@ -382,6 +384,12 @@ class SourceStatus(_message.Message):
     input_rows_per_s: _builtins.float
     last_rows_at_ms: _builtins.int
     """The driver's time of the newest batch with rows of it."""
+    backlog: _builtins.int
+    """What waited in the source after the newest batch, in `backlog_unit`. Of files at least so many:
+    Spark lists new ones once it has read those that it knows.
+    """
+    backlog_unit: _builtins.str
+    """"rows", "files" or "bytes"; empty: the source does not tell its backlog."""
     def __init__(
         self,
         *,
@@ -389,10 +397,12 @@ class SourceStatus(_message.Message):
         rows: _builtins.int = ...,
         input_rows_per_s: _builtins.float = ...,
         last_rows_at_ms: _builtins.int = ...,
+        backlog: _builtins.int = ...,
+        backlog_unit: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "input_rows_per_s", b"input_rows_per_s", "last_rows_at_ms", b"last_rows_at_ms", "rows", b"rows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "backlog_unit", b"backlog_unit", "description", b"description", "input_rows_per_s", b"input_rows_per_s", "last_rows_at_ms", b"last_rows_at_ms", "rows", b"rows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -164,6 +164,11 @@ class SourceStatus:
     rows: int
     input_rows_per_s: float
     last_rows_at_ms: int
+    """The newest batch with rows of it."""
+    backlog: int
+    """What waited in it after the newest batch, in `backlog_unit`; of files at least so many."""
+    backlog_unit: str
+    """"rows", "files" or "bytes"; empty: the source does not tell."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

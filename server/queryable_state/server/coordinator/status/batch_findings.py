@@ -59,19 +59,47 @@ def _slow(situation: Situation) -> Iterator[status_pb2.Finding]:
 
 
 def _behind(situation: Situation) -> Iterator[status_pb2.Finding]:
-    pace, rates = situation.pace, situation.description.rates
-    if pace.batches_behind < _BATCHES_BEHIND or pace.newest_ms < _LEAST_MS:
+    pace, description = situation.pace, situation.description
+    rates = description.rates
+    if pace.batches_behind >= _BATCHES_BEHIND and pace.newest_ms >= _LEAST_MS:
+        waiting = "".join(
+            f"; {_waiting_text(number, source)}"
+            for number, source in enumerate(description.sources)
+            if source.backlog
+        )
+        yield finding(
+            "JOB_BEHIND",
+            WARNING,
+            pace.behind_since_ms,
+            f"In each of the last {pace.batches_behind} batches more rows arrived than "
+            f"the job processes: now {rates.input_rows_per_s:,.0f} a second arrive and "
+            f"{rates.processed_rows_per_s:,.0f} a second are processed{waiting}",
+            "Add executors or partitions, or look for a hot key with `queryable-state hotkeys "
+            "JOB`: the batches get longer until this ends.",
+        )
         return
-    yield finding(
-        "JOB_BEHIND",
-        WARNING,
-        pace.behind_since_ms,
-        f"In each of the last {pace.batches_behind} batches more rows arrived than "
-        f"the job processes: now {rates.input_rows_per_s:,.0f} a second arrive and "
-        f"{rates.processed_rows_per_s:,.0f} a second are processed",
-        "Add executors or partitions, or look for a hot key with `queryable-state hotkeys JOB`: "
-        "the batches get longer until this ends.",
-    )
+    for number, (source, since_ms) in enumerate(
+        zip(description.sources, pace.backlogs_since_ms, strict=False)
+    ):
+        if since_ms:
+            yield finding(
+                "JOB_BEHIND",
+                WARNING,
+                since_ms,
+                f"{_waiting_text(number, source)}, and the backlog has grown for "
+                f"{age_text(situation.now_ms - since_ms)}: a batch takes no more than the limit "
+                f"of this source, and more arrives. {rates.processed_rows_per_s:,.0f} rows a "
+                f"second are processed",
+                "Raise the limit of the source (maxFilesPerTrigger, maxOffsetsPerTrigger) while "
+                "batches are short; else add executors or partitions, or look for a hot key with "
+                "`queryable-state hotkeys JOB`.",
+            )
+
+
+def _waiting_text(number: int, source: status_pb2.SourceStatus) -> str:
+    # A file source knows the files that it has listed.
+    least = "at least " if source.backlog_unit == "files" else ""
+    return f"{least}{source.backlog:,} {source.backlog_unit} wait in input {number} ({source.description})"
 
 
 def _no_batch(situation: Situation) -> Iterator[status_pb2.Finding]:

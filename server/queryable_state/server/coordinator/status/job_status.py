@@ -194,4 +194,6 @@ def _fill_facts(
             rows=source.rows,
             input_rows_per_s=source.rows_per_s,
             last_rows_at_ms=facts.source_rows_at_ms.get(position, 0),
+            backlog=source.backlog,
+            backlog_unit=source.backlog_unit,
         )
