@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.status.situations import NOW_MS, codes, situation
 
-from queryable_state.server.coordinator.status.findings import findings_of
-from queryable_state.server.coordinator.status.job_pace import JobPace
+from queryable_state.server.coordinator.status.findings.findings import findings_of
+from queryable_state.server.coordinator.status.findings.job_pace import JobPace
 from queryable_state.server.coordinator.status.reports import BatchReport, SourceReport
 from queryable_state.v1 import status_pb2
 

@@ -10,8 +10,8 @@ import pytest
 from tests.coordinator.status.situations import NOW_MS, codes, failed, situation
 
 from queryable_state.server.checkpoint.file_systems.storage_errors import translating
-from queryable_state.server.coordinator.status.findings import findings_of
-from queryable_state.server.coordinator.status.situation import health_of
+from queryable_state.server.coordinator.status.findings.findings import findings_of
+from queryable_state.server.coordinator.status.findings.situation import health_of
 from queryable_state.v1 import registration_pb2, status_pb2
 from queryable_state.wire.errors import CheckpointError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.coordinator.status.load_findings import load_findings
+from queryable_state.server.coordinator.status.findings.load_findings import load_findings
 from queryable_state.server.coordinator.status.load_table import LoadTable
 from queryable_state.v1 import hot_keys_pb2, status_pb2
 

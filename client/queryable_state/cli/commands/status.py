@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from queryable_state.client import JobDescription, JobError, QueryableStateClient
 
 _MOST_RESTORES = 8
+_MOST_ENDED = 5
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -166,6 +167,14 @@ def _lines(job: JobDescription) -> Iterator[str]:
         for operator in job.operators
         for owner in operator.owners
     ]
+    if job.ended_findings:
+        yield ""
+        yield "over:"
+    for ended in job.ended_findings[:_MOST_ENDED]:
+        until = f"{time_text(ended.began_ms)} to {time_text(ended.ended_ms)}"
+        yield f"  {ended.code} {until}: {ended.message}"
+    if len(job.ended_findings) > _MOST_ENDED:
+        yield f"  and {len(job.ended_findings) - _MOST_ENDED} before: --json lists them"
     if rows:
         yield ""
         yield from table(("operator", "states", "key groups", "server", "state"), rows)

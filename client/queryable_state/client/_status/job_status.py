@@ -29,6 +29,19 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EndedFinding:
+    """A finding that is over."""
+
+    code: str
+    severity: str
+    """WARNING or ERROR."""
+    began_ms: int
+    ended_ms: int
+    message: str
+    """Its last words."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JobError:
     """The failure of one run of a job."""
 

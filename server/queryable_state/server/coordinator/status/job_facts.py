@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.status.batch_history import BatchHistory
-from queryable_state.server.coordinator.status.job_pace import JobPace
+from queryable_state.server.coordinator.status.findings.finding_history import FindingHistory
+from queryable_state.server.coordinator.status.findings.job_pace import JobPace
 from queryable_state.v1 import status_pb2
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class JobFacts:
     source_rows_at_ms: dict[int, int] = field(default_factory=dict)
     """The newest batch with rows of each source."""
     damaged: deque[DamagedFile] = field(default_factory=lambda: deque(maxlen=_DAMAGED))
+    findings: FindingHistory = field(default_factory=FindingHistory)
     history: BatchHistory = field(default_factory=BatchHistory)
 
     def recovered(self, commit: Commit) -> None:

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 from queryable_state.server.coordinator.batches.catalog import job_info
 from queryable_state.server.coordinator.model.jobs import FAILED, RUNNING
 from queryable_state.server.coordinator.status.checkpoint_status import checkpoint_status
-from queryable_state.server.coordinator.status.findings import findings_of, most_urgent_first
-from queryable_state.server.coordinator.status.load_findings import load_findings
+from queryable_state.server.coordinator.status.findings.findings import (
+    findings_of,
+    most_urgent_first,
+)
+from queryable_state.server.coordinator.status.findings.load_findings import load_findings
+from queryable_state.server.coordinator.status.findings.situation import Situation, health_of
 from queryable_state.server.coordinator.status.operator_status import operator_statuses, restores_of
 from queryable_state.server.coordinator.status.reports import RunFailure
-from queryable_state.server.coordinator.status.situation import Situation, health_of
 from queryable_state.server.job_names import NamedJob, only_job
 from queryable_state.v1 import query_pb2, registration_pb2, status_pb2
 
@@ -138,6 +141,10 @@ class JobStatus:
             name = shlex.quote(description.info.name or query_id.hex())
             each.next_step = each.next_step.replace(" JOB`", f" {name}`")
         description.findings.extend(findings)
+        with self._facts.lock:
+            history = self._facts.of(query_id).findings
+            history.observe(findings, now_ms)
+            description.ended_findings.extend(history.ended())
         description.info.health = health_of(situation, findings)
         description.info.problem = findings[0].message if findings else ""
         return description

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.status.finding import ERROR, finding
+from queryable_state.server.coordinator.status.findings.finding import ERROR, finding
 from queryable_state.server.status_texts import clock_text, count_text
 from queryable_state.v1 import registration_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queryable_state.server.coordinator.status.situation import Situation
+    from queryable_state.server.coordinator.status.findings.situation import Situation
     from queryable_state.v1 import status_pb2
 
 _CHECKPOINT_FAILED = "CHECKPOINT_FAILED"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.status.finding import WARNING, finding
+from queryable_state.server.coordinator.status.findings.finding import WARNING, finding
 from queryable_state.server.status_texts import count_text
 from queryable_state.v1 import hot_keys_pb2
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.status.finding import WARNING, finding
+from queryable_state.server.coordinator.status.findings.finding import WARNING, finding
 from queryable_state.server.status_texts import age_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queryable_state.server.coordinator.status.situation import Situation
+    from queryable_state.server.coordinator.status.findings.situation import Situation
     from queryable_state.v1 import status_pb2
 
 _TIMES_USUAL = 5
@@ -99,7 +99,8 @@ def _behind(situation: Situation) -> Iterator[status_pb2.Finding]:
 def _waiting_text(number: int, source: status_pb2.SourceStatus) -> str:
     # A file source knows the files that it has listed.
     least = "at least " if source.backlog_unit == "files" else ""
-    return f"{least}{source.backlog:,} {source.backlog_unit} wait in input {number} ({source.description})"
+    amount = f"{least}{source.backlog:,} {source.backlog_unit}"
+    return f"{amount} wait in input {number} ({source.description})"
 
 
 def _no_batch(situation: Situation) -> Iterator[status_pb2.Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.status.job_pace import Pace
+from queryable_state.server.coordinator.status.findings.job_pace import Pace
 from queryable_state.v1 import registration_pb2
 
 if TYPE_CHECKING:
