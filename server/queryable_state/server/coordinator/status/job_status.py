@@ -21,6 +21,7 @@ from queryable_state.server.job_names import NamedJob, only_job
 from queryable_state.v1 import query_pb2, registration_pb2, status_pb2
 
 if TYPE_CHECKING:
+    from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.coordinator.batches.catalog import Catalog
     from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
     from queryable_state.server.coordinator.model.jobs import Job
@@ -58,6 +59,13 @@ class JobStatus:
         with self._state.transaction():
             query_id = self._resolve(request.job).query_id
         return self._describe(query_id, with_history=request.with_history)
+
+    def attempt_failed(self, request: backend_pb2.FailedAttempt) -> None:
+        """Records a failed attempt of the current run of a job."""
+        with self._state.transaction():
+            run_id = self._state.jobs.resolve(request.query_id.hex()).run.run_id
+        if request.error.run_id == run_id:
+            self._facts.attempt_failed(request.query_id, request.error)
 
     def list_jobs(self) -> query_pb2.ListJobsResponse:
         """Every job with its health, by first contact."""
@@ -124,6 +132,8 @@ class JobStatus:
                 description=description,
                 now_ms=now_ms,
                 failing_since_ms=facts.failing_since_ms,
+                attempt=_attempt_of(facts, run_id),
+                attempts_since_ms=facts.attempts_since_ms,
                 restart_at_ms=facts.restart_at_ms,
                 restarts_watched=facts.restarts_watched,
                 committed_at_ms=facts.committed_at_ms,
@@ -169,6 +179,11 @@ class JobStatus:
             return jobs.resolve(text)
         named = (NamedJob(job.query_id, job.name, job.status == RUNNING) for job in jobs)
         return jobs.resolve(only_job(named).hex())
+
+
+def _attempt_of(facts: JobFacts, run_id: bytes) -> status_pb2.JobError | None:
+    attempt = facts.attempt
+    return attempt if attempt is not None and attempt.run_id == run_id else None
 
 
 def _fill_facts(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.status.findings.finding import ERROR, finding
+from queryable_state.server.coordinator.status.findings.finding import ERROR, WARNING, finding
 from queryable_state.server.status_texts import clock_text, count_text
 from queryable_state.v1 import registration_pb2
 
@@ -20,16 +21,57 @@ _BY_HAND = "start the job again with the same checkpoint location"
 
 
 def failures(situation: Situation) -> Iterator[status_pb2.Finding]:
-    """The newest failure, as long as no batch has been committed since."""
+    """The newest failure, as long as no batch has been committed since.
+
+    Of a batch whose tasks are still tried again, the newest failed attempt.
+    """
     description = situation.description
     ended = description.info.status == registration_pb2.FAILED
-    if not description.HasField("last_error") or not (ended or situation.failing_since_ms):
-        return
-    error = description.last_error
-    times = f" ({count_text(error.count, 'run')} in a row)" if error.count > 1 else ""
+    if description.HasField("last_error") and (ended or situation.failing_since_ms):
+        error = description.last_error
+        times = f" ({count_text(error.count, 'run')} in a row)" if error.count > 1 else ""
+        restarts = situation.restarts_itself or not ended
+        failure = _Failure(
+            error=error,
+            what=f"The job {_state(situation, is_down=ended)}{times}",
+            restarts=restarts,
+            otherwise="JOB_RESTARTING" if restarts else "JOB_FAILED",
+        )
+        since_ms = situation.failing_since_ms or error.at_ms
+        yield _finding(situation, failure, ERROR, since_ms)
+    elif situation.attempt is not None and situation.is_running:
+        error = situation.attempt
+        times = f"{count_text(error.count, 'attempt')} at a task of the job failed"
+        failure = _Failure(
+            error=error,
+            what=f"{times}, and Spark tries again until its limit (spark.task.maxFailures)",
+            restarts=situation.restarts_watched,
+            otherwise="TASK_FAILING",
+        )
+        yield _finding(situation, failure, WARNING, situation.attempts_since_ms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Failure:
+    error: status_pb2.JobError
+    what: str
+    """What failed, as the beginning of a sentence."""
+    restarts: bool
+    """The job goes on by itself."""
+    otherwise: str
+    """The code, if the error is of no kind with advice of its own."""
+
+
+def _finding(
+    situation: Situation,
+    failure: _Failure,
+    severity: status_pb2.Finding.Severity.ValueType,
+    since_ms: int,
+) -> status_pb2.Finding:
+    """The finding on an error: its kind tells what to do."""
+    description = situation.description
+    error, what, restarts = failure.error, failure.what, failure.restarts
     at = f" at batch {error.batch_id}" if error.batch_id >= 0 else ""
-    what = f"The job {_state(situation, is_down=ended)}{times}"
-    restarts = situation.restarts_itself or not ended
     refused = description.checkpoints.last_failure
     if error.record:
         code = "POISON_RECORD"
@@ -64,7 +106,7 @@ def failures(situation: Situation) -> Iterator[status_pb2.Finding]:
             "and verifies what is there."
         )
     else:
-        code = "JOB_RESTARTING" if restarts else "JOB_FAILED"
+        code = failure.otherwise
         message = f"{what}{at}: {error.message}"
         then = (
             "a restart continues after the newest committed batch"
@@ -73,7 +115,7 @@ def failures(situation: Situation) -> Iterator[status_pb2.Finding]:
             "batch"
         )
         step = f"Remove this cause; `queryable-state errors JOB` shows the whole error, and {then}."
-    yield finding(code, ERROR, situation.failing_since_ms or error.at_ms, message, step)
+    return finding(code, severity, since_ms, message, step)
 
 
 def _state(situation: Situation, *, is_down: bool) -> str:

@@ -23,6 +23,9 @@ class Situation:
     description: status_pb2.JobDescription
     now_ms: int
     failing_since_ms: int = 0
+    attempt: status_pb2.JobError | None = None
+    """The newest failed attempt at a task of the batch in flight; its count is that of all."""
+    attempts_since_ms: int = 0
     restart_at_ms: int = 0
     restarts_watched: bool = False
     """A restart strategy decides on failures: it has attempts left, or has yet to decide."""
