@@ -37,7 +37,7 @@ def load_findings(load: LoadTable, query_id: bytes) -> Iterator[status_pb2.Findi
 def _failed_stores(load: LoadTable, query_id: bytes) -> Iterator[status_pb2.Finding]:
     for failed in load.failed_stores(query_id):
         yield finding(
-            "STORE_FAILED",
+            "STORAGE_NOT_WRITABLE" if failed.is_refused else "STORE_FAILED",
             WARNING,
             failed.since_ms,
             f"State server {failed.server_id} cannot write "
