@@ -32,6 +32,7 @@ PROGRAMS = (
     "metrics",
     "soak",
     "recovery",
+    "findings",
     "capacity",
 )
 LONG_PROGRAMS = ("capacity.simulation",)

@@ -201,3 +201,10 @@ def test_a_failing_attempt_is_over_with_the_commit_of_its_batch(
     with facts.lock:
         known = facts.of(QUERY).attempt
         assert (known is None) if is_over else (known is not None and known.batch_id == 3)
+
+
+def test_a_write_of_sparks_own_that_is_refused_is_not_a_failure_of_the_job() -> None:
+    message = "org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device"
+    [finding] = findings_of(situation(failed(message=message), failing_since_ms=5))
+    assert finding.code == "STORAGE_NOT_WRITABLE"
+    assert "Spark's checkpoint location" in finding.next_step

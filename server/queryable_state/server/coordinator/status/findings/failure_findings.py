@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _CHECKPOINT_FAILED = "CHECKPOINT_FAILED"
 _WRITE_FAILED = "STORAGE_WRITE_FAILED"
+# Spark's own writes, to its checkpoint or for a shuffle, have no reason of ours.
+_REFUSED = ("No space left on device", "Disk quota exceeded", "Read-only file system")
 _BY_HAND = "start the job again with the same checkpoint location"
 
 
@@ -89,12 +91,13 @@ def _finding(
             else "Let the function skip such a record or send it to a side output, or correct it "
             f"at the source; then {_BY_HAND}, which repeats the batch."
         )
-    elif error.reason == _WRITE_FAILED:
+    elif error.reason == _WRITE_FAILED or _is_refused_write(error):
         code = "STORAGE_NOT_WRITABLE"
         message = f"{what}{at}, because a write was refused: {error.message}"
         then = "the job goes on by itself" if restarts else _BY_HAND
         step = (
-            "Free space or quota, or allow this user to write, at the path named here; then "
+            "Free space or quota, or allow this user to write, at the path named here; without "
+            "one at Spark's checkpoint location and local directories. Then "
             f"{then}. Nothing that was written is damaged, and no backup is needed."
         )
     elif error.reason == _CHECKPOINT_FAILED and not (refused and refused in error.message):
@@ -116,6 +119,10 @@ def _finding(
         )
         step = f"Remove this cause; `queryable-state errors JOB` shows the whole error, and {then}."
     return finding(code, severity, since_ms, message, step)
+
+
+def _is_refused_write(error: status_pb2.JobError) -> bool:
+    return not error.reason and any(words in error.message for words in _REFUSED)
 
 
 def _state(situation: Situation, *, is_down: bool) -> str:
