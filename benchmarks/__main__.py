@@ -32,10 +32,9 @@ PROGRAMS = (
     "metrics",
     "soak",
     "recovery",
-    "findings",
     "capacity",
 )
-LONG_PROGRAMS = ("capacity.simulation",)
+LONG_PROGRAMS = ("capacity.simulation", "findings")
 """Run with `--long` only, or by name."""
 
 

@@ -92,6 +92,7 @@ def timed(situation: Situation, place: Place) -> Timed:
 
         if _until(look, is_found, _DEADLINE_S):
             result.found_s = round(time.monotonic() - begun_s, 1)
+            print(f"\n{result.name}: {result.code} after {result.found_s:.1f} s", flush=True)
         ended_s = time.monotonic()
         situation.end(place)
         if _until(look, lambda job: not _has(job, situation.code), _DEADLINE_S):
@@ -136,10 +137,9 @@ def _until(
 
 def printed(result: Timed) -> None:
     """Prints one result."""
-    print(
-        f"\n{result.name}: {result.code} after {result.found_s:.1f} s, over {result.over_s:.1f} s"
-    )
-    print(f"  after the cause was removed; in the history: {result.in_history}")
+    history = "in the history" if result.in_history else "not in the history"
+    print(f"{result.name}: {result.code} after {result.found_s:.1f} s", end=", ")
+    print(f"over {result.over_s:.1f} s after its cause was removed, {history}")
     print(f"  says: {result.words}")
     print(f"  next: {result.next_step}")
     for other in result.others:

@@ -207,7 +207,7 @@ class Behind(_Steady):
     is_quick = False
 
     def begin(self, place: Place) -> None:
-        place.feed.every(0.1, rows(KEYS[:10]))
+        place.feed.every(0.4, rows(KEYS))
 
     def end(self, place: Place) -> None:
         place.feed.every(None, [])
@@ -243,8 +243,8 @@ SITUATIONS: tuple[type[Situation], ...] = (
     FullRoot,
     PoisonRow,
     Damage,
-    SilentSource,
+    Restarting,
     Behind,
     HotKey,
-    Restarting,
+    SilentSource,
 )
