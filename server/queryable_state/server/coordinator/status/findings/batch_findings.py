@@ -63,7 +63,7 @@ def _behind(situation: Situation) -> Iterator[status_pb2.Finding]:
     rates = description.rates
     if pace.batches_behind >= _BATCHES_BEHIND and pace.newest_ms >= _LEAST_MS:
         waiting = "".join(
-            f"; {_waiting_text(number, source)}"
+            f"; {_amount_text(source, source.backlog)} wait in {_input_text(number, source)}"
             for number, source in enumerate(description.sources)
             if source.backlog
         )
@@ -78,16 +78,15 @@ def _behind(situation: Situation) -> Iterator[status_pb2.Finding]:
             "JOB`: the batches get longer until this ends.",
         )
         return
-    for number, (source, since_ms) in enumerate(
-        zip(description.sources, pace.backlogs_since_ms, strict=False)
-    ):
+    growing = zip(description.sources, pace.backlogs_since_ms, pace.backlog_peaks, strict=False)
+    for number, (source, since_ms, peak) in enumerate(growing):
         if since_ms:
             yield finding(
                 "JOB_BEHIND",
                 WARNING,
                 since_ms,
-                f"{_waiting_text(number, source)}, and the backlog has grown for "
-                f"{age_text(situation.now_ms - since_ms)}: a batch takes no more than the limit "
+                f"In {_input_text(number, source)} {_amount_text(source, peak)} waited, and this "
+                f"backlog has grown for {age_text(situation.now_ms - since_ms)}: a batch takes no more than the limit "
                 f"of this source, and more arrives. {rates.processed_rows_per_s:,.0f} rows a "
                 f"second are processed",
                 "Raise the limit of the source (maxFilesPerTrigger, maxOffsetsPerTrigger) while "
@@ -96,11 +95,14 @@ def _behind(situation: Situation) -> Iterator[status_pb2.Finding]:
             )
 
 
-def _waiting_text(number: int, source: status_pb2.SourceStatus) -> str:
+def _amount_text(source: status_pb2.SourceStatus, amount: int) -> str:
     # A file source knows the files that it has listed.
     least = "at least " if source.backlog_unit == "files" else ""
-    amount = f"{least}{source.backlog:,} {source.backlog_unit}"
-    return f"{amount} wait in input {number} ({source.description})"
+    return f"{least}{amount:,} {source.backlog_unit}"
+
+
+def _input_text(number: int, source: status_pb2.SourceStatus) -> str:
+    return f"input {number} ({source.description})"
 
 
 def _no_batch(situation: Situation) -> Iterator[status_pb2.Finding]:

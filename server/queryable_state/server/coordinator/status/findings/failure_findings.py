@@ -74,6 +74,7 @@ def _finding(
     description = situation.description
     error, what, restarts = failure.error, failure.what, failure.restarts
     at = f" at batch {error.batch_id}" if error.batch_id >= 0 else ""
+    aside = f",{at}" if at else ""
     refused = description.checkpoints.last_failure
     if error.record:
         code = "POISON_RECORD"
@@ -93,7 +94,7 @@ def _finding(
         )
     elif error.reason == _WRITE_FAILED or _is_refused_write(error):
         code = "STORAGE_NOT_WRITABLE"
-        message = f"{what}{at}, because a write was refused: {error.message}"
+        message = f"{what}{aside}, because a write was refused: {error.message}"
         then = "the job goes on by itself" if restarts else _BY_HAND
         step = (
             "Free space or quota, or allow this user to write, at the path named here; without "
@@ -102,7 +103,7 @@ def _finding(
         )
     elif error.reason == _CHECKPOINT_FAILED and not (refused and refused in error.message):
         code = "CHECKPOINT_DAMAGED"
-        message = f"{what}{at}: {error.message}"
+        message = f"{what}{aside}: {error.message}"
         step = (
             "Put the files named here back from a backup, or start the job from a savepoint or an "
             f"older checkpoint: `queryable-state checkpoints {description.checkpoints.root}` lists "
@@ -110,7 +111,7 @@ def _finding(
         )
     else:
         code = failure.otherwise
-        message = f"{what}{at}: {error.message}"
+        message = f"{what}{aside}: {error.message}"
         then = (
             "a restart continues after the newest committed batch"
             if restarts

@@ -41,6 +41,8 @@ class Pace:
     """Of each source: the longest known time between two batches with rows of it."""
     backlogs_since_ms: tuple[int, ...] = ()
     """Of each source: since when its backlog grows; 0: it does not."""
+    backlog_peaks: tuple[int, ...] = ()
+    """Of each source: the last peak of its backlog."""
 
 
 class JobPace:
@@ -90,6 +92,7 @@ class JobPace:
             backlogs_since_ms=tuple(
                 backlog.growing_since_ms for _, backlog in sorted(self._backlogs.items())
             ),
+            backlog_peaks=tuple(backlog.peak for _, backlog in sorted(self._backlogs.items())),
         )
 
 
@@ -101,7 +104,7 @@ class _GrowingBacklog:
     """
 
     def __init__(self) -> None:
-        self._last = self._peak = 0
+        self._last = self.peak = 0
         self._peaks = 0
         """Peaks in a row, none lower than the one before."""
         self._first_at_ms = 0
@@ -115,19 +118,19 @@ class _GrowingBacklog:
         if not source.backlog:
             self._empty += 1
             if self._empty > 1:
-                self._last = self._peak = self._peaks = 0
+                self._last = self.peak = self._peaks = 0
             return
         self._empty = 0
         if source.backlog > self._last:
-            self._peaks = self._peaks + 1 if source.backlog >= self._peak else 1
+            self._peaks = self._peaks + 1 if source.backlog >= self.peak else 1
             if self._peaks == 1:
                 self._first_at_ms = at_ms
-            self._peak = source.backlog
-        elif source.backlog_unit != "files" and 2 * source.backlog <= self._peak:
+            self.peak = source.backlog
+        elif source.backlog_unit != "files" and 2 * source.backlog <= self.peak:
             self._peaks = 0
         self._last = source.backlog
         # A backlog within one batch is the limit at work.
-        self._is_large = source.backlog_unit != "rows" or self._peak > source.rows
+        self._is_large = source.backlog_unit != "rows" or self.peak > source.rows
 
     @property
     def growing_since_ms(self) -> int:
