@@ -207,7 +207,7 @@ class Behind(_Steady):
     is_quick = False
 
     def begin(self, place: Place) -> None:
-        place.feed.every(0.4, rows(KEYS))
+        place.feed.every(0.2, rows(KEYS))
 
     def end(self, place: Place) -> None:
         place.feed.every(None, [])

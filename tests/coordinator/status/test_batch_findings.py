@@ -170,8 +170,7 @@ def test_a_backlog_that_grows_behind_the_limit_of_a_source_is_found(
 def test_a_growing_backlog_names_its_source_and_amount() -> None:
     pace, description = waiting([100, 200, 300, 400, 500, 600], "rows")
     [finding] = findings_of(situation(description, pace=pace.figures()))
-    assert (
-        "600 rows waited in input 0 (input), and this backlog has grown for 10 s" in finding.message
-    )
+    words = "In input 0 (input) 600 rows waited, and this backlog has grown for 10 s"
+    assert words in finding.message
     assert finding.since_ms == NOW_MS - 10_000
     assert "maxOffsetsPerTrigger" in finding.next_step

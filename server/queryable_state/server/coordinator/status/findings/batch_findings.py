@@ -86,9 +86,9 @@ def _behind(situation: Situation) -> Iterator[status_pb2.Finding]:
                 WARNING,
                 since_ms,
                 f"In {_input_text(number, source)} {_amount_text(source, peak)} waited, and this "
-                f"backlog has grown for {age_text(situation.now_ms - since_ms)}: a batch takes no more than the limit "
-                f"of this source, and more arrives. {rates.processed_rows_per_s:,.0f} rows a "
-                f"second are processed",
+                f"backlog has grown for {age_text(situation.now_ms - since_ms)}: a batch takes no "
+                f"more than the limit of this source, and more arrives. "
+                f"{rates.processed_rows_per_s:,.0f} rows a second are processed",
                 "Raise the limit of the source (maxFilesPerTrigger, maxOffsetsPerTrigger) while "
                 "batches are short; else add executors or partitions, or look for a hot key with "
                 "`queryable-state hotkeys JOB`.",
