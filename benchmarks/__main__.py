@@ -34,7 +34,7 @@ PROGRAMS = (
     "recovery",
     "capacity",
 )
-LONG_PROGRAMS = ("capacity.simulation",)
+LONG_PROGRAMS = ("capacity.simulation", "findings")
 """Run with `--long` only, or by name."""
 
 

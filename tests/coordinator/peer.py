@@ -208,6 +208,9 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
     def LocateSubtask(self, request: object, context: grpc.ServicerContext) -> NoReturn:
         _refuse(context)
 
+    def ReportFailedAttempt(self, request: object, context: grpc.ServicerContext) -> NoReturn:
+        _refuse(context)
+
     def OpenSubtasks(
         self, request: backend_pb2.OpenSubtasksRequest, context: grpc.ServicerContext
     ) -> backend_pb2.OpenSubtasksResponse:

@@ -48,7 +48,7 @@ class Owner(backend_pb2_grpc.StateBackendServicer):
         raise AssertionError("abort raises")
 
     Fetch = Commit = DropQuery = OpenSubtasks = ReportSeals = Shutdown = Snapshot = _never_called
-    BeginAll = FetchAll = PrepareAll = _never_called
+    BeginAll = FetchAll = PrepareAll = ReportFailedAttempt = _never_called
 
     def Prepare(self, request_iterator: object, context: grpc.ServicerContext) -> NoReturn:
         self._never_called(request_iterator, context)

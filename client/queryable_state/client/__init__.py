@@ -25,7 +25,7 @@ from queryable_state.client._reading.timed.key_windows import KeyWindows, Window
 from queryable_state.client._reading.timed.pending_timers import PendingTimers
 from queryable_state.client._scans.scan import Scan
 from queryable_state.client._status.job_description import JobDescription
-from queryable_state.client._status.job_status import Finding, JobError
+from queryable_state.client._status.job_status import EndedFinding, Finding, JobError
 from queryable_state.client._status.server_status import ServerStatus
 from queryable_state.client._watches.change import Change, ChangeKind
 from queryable_state.client._watches.watch import Watch
@@ -82,6 +82,7 @@ __all__ = [
     "Consistency",
     "CorruptDataError",
     "DescriptorMismatchError",
+    "EndedFinding",
     "ExplainStep",
     "Explanation",
     "Finding",

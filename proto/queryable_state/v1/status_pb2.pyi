@@ -70,6 +70,7 @@ class JobDescription(_message.Message):
     SOURCES_FIELD_NUMBER: _builtins.int
     AS_OF_MS_FIELD_NUMBER: _builtins.int
     AGE_MS_FIELD_NUMBER: _builtins.int
+    ENDED_FINDINGS_FIELD_NUMBER: _builtins.int
     restarts: _builtins.int
     """Runs after the first one that this driver has seen."""
     as_of_ms: _builtins.int
@@ -122,6 +123,10 @@ class JobDescription(_message.Message):
     def sources(self) -> _containers.RepeatedCompositeFieldContainer[Global___SourceStatus]:
         """The sources of the query, as Spark numbers them."""
 
+    @_builtins.property
+    def ended_findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndedFinding]:
+        """Findings that are over, newest end first, at most 50; none of them is in `findings`."""
+
     def __init__(
         self,
         *,
@@ -141,10 +146,11 @@ class JobDescription(_message.Message):
         sources: _abc.Iterable[Global___SourceStatus] | None = ...,
         as_of_ms: _builtins.int = ...,
         age_ms: _builtins.int = ...,
+        ended_findings: _abc.Iterable[Global___EndedFinding] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoints", b"checkpoints", "info", b"info", "last_batch", b"last_batch", "last_error", b"last_error", "rates", b"rates", "watermark", b"watermark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "as_of_ms", b"as_of_ms", "checkpoints", b"checkpoints", "errors", b"errors", "findings", b"findings", "history", b"history", "info", b"info", "last_batch", b"last_batch", "last_error", b"last_error", "operators", b"operators", "rates", b"rates", "restarts", b"restarts", "restores", b"restores", "savepoints", b"savepoints", "sources", b"sources", "watermark", b"watermark"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "as_of_ms", b"as_of_ms", "checkpoints", b"checkpoints", "ended_findings", b"ended_findings", "errors", b"errors", "findings", b"findings", "history", b"history", "info", b"info", "last_batch", b"last_batch", "last_error", b"last_error", "operators", b"operators", "rates", b"rates", "restarts", b"restarts", "restores", b"restores", "savepoints", b"savepoints", "sources", b"sources", "watermark", b"watermark"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -205,6 +211,42 @@ class Finding(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Finding: _TypeAlias = Finding  # noqa: Y015
+
+@_typing.final
+class EndedFinding(_message.Message):
+    """A finding that is over."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    SEVERITY_FIELD_NUMBER: _builtins.int
+    BEGAN_MS_FIELD_NUMBER: _builtins.int
+    ENDED_MS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    code: _builtins.str
+    """As in `Finding`."""
+    severity: Global___Finding.Severity.ValueType
+    began_ms: _builtins.int
+    ended_ms: _builtins.int
+    """The first look at the job without it."""
+    message: _builtins.str
+    """Its last words."""
+    def __init__(
+        self,
+        *,
+        code: _builtins.str = ...,
+        severity: Global___Finding.Severity.ValueType = ...,
+        began_ms: _builtins.int = ...,
+        ended_ms: _builtins.int = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["began_ms", b"began_ms", "code", b"code", "ended_ms", b"ended_ms", "message", b"message", "severity", b"severity"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndedFinding: _TypeAlias = EndedFinding  # noqa: Y015
 
 @_typing.final
 class JobError(_message.Message):
@@ -375,6 +417,8 @@ class SourceStatus(_message.Message):
     ROWS_FIELD_NUMBER: _builtins.int
     INPUT_ROWS_PER_S_FIELD_NUMBER: _builtins.int
     LAST_ROWS_AT_MS_FIELD_NUMBER: _builtins.int
+    BACKLOG_FIELD_NUMBER: _builtins.int
+    BACKLOG_UNIT_FIELD_NUMBER: _builtins.int
     description: _builtins.str
     """As Spark describes it."""
     rows: _builtins.int
@@ -382,6 +426,12 @@ class SourceStatus(_message.Message):
     input_rows_per_s: _builtins.float
     last_rows_at_ms: _builtins.int
     """The driver's time of the newest batch with rows of it."""
+    backlog: _builtins.int
+    """What waited in the source after the newest batch, in `backlog_unit`. Of files at least so many:
+    Spark lists new ones once it has read those that it knows.
+    """
+    backlog_unit: _builtins.str
+    """"rows", "files" or "bytes"; empty: the source does not tell its backlog."""
     def __init__(
         self,
         *,
@@ -389,10 +439,12 @@ class SourceStatus(_message.Message):
         rows: _builtins.int = ...,
         input_rows_per_s: _builtins.float = ...,
         last_rows_at_ms: _builtins.int = ...,
+        backlog: _builtins.int = ...,
+        backlog_unit: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "input_rows_per_s", b"input_rows_per_s", "last_rows_at_ms", b"last_rows_at_ms", "rows", b"rows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "backlog_unit", b"backlog_unit", "description", b"description", "input_rows_per_s", b"input_rows_per_s", "last_rows_at_ms", b"last_rows_at_ms", "rows", b"rows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

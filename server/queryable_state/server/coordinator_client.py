@@ -208,6 +208,12 @@ class CoordinatorClient:
         """Reports the load of the calling process."""
         return await self._call(self._current().ReportLoad, request, timeout_s)
 
+    async def report_failed_attempt(
+        self, request: backend_pb2.FailedAttempt, *, timeout_s: float | None = None
+    ) -> backend_pb2.ReportFailedAttemptResponse:
+        """Reports that an attempt at a task fails."""
+        return await self._call(self._current().ReportFailedAttempt, request, timeout_s)
+
     async def aclose(self) -> None:
         """Closes the channel; pending calls end with `RetryLaterError`."""
         if not self._closed:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from queryable_state.server.coordinator.status.findings import findings_of
-from queryable_state.server.coordinator.status.situation import Situation
+from queryable_state.server.coordinator.status.findings.findings import findings_of
+from queryable_state.server.coordinator.status.findings.situation import Situation
 from queryable_state.v1 import registration_pb2, status_pb2
 
 NOW_MS = 1_700_000_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.status.situations import NOW_MS, codes, situation
 
-from queryable_state.server.coordinator.status.findings import findings_of
-from queryable_state.server.coordinator.status.job_pace import JobPace
+from queryable_state.server.coordinator.status.findings.findings import findings_of
+from queryable_state.server.coordinator.status.findings.job_pace import JobPace
 from queryable_state.server.coordinator.status.reports import BatchReport, SourceReport
 from queryable_state.v1 import status_pb2
 
@@ -112,3 +112,65 @@ def test_a_source_is_silent_at_five_times_its_longest_pause(
     pace = pace_of([100] * batches, every_ms=every_ms)
     found = situation(status_pb2.JobDescription(sources=[source]), pace=pace.figures())
     assert codes(found) == (["SOURCE_SILENT"] if is_silent else [])
+
+
+def waiting(
+    amounts: list[int], unit: str, *, rows: int = 10, every_ms: int = 2_000
+) -> tuple[JobPace, status_pb2.JobDescription]:
+    """The pace and description after batches with these backlogs, the newest of which ends now."""
+    pace = JobPace()
+    for number, amount in enumerate(amounts):
+        source = SourceReport(
+            description="input", rows=rows, rows_per_s=1.0, backlog=amount, backlog_unit=unit
+        )
+        pace.reported(
+            BatchReport(
+                batch_id=number,
+                ended_at_ms=NOW_MS - every_ms * (len(amounts) - 1 - number),
+                duration_ms=500,
+                rows=rows,
+                input_rows_per_s=5.0,
+                processed_rows_per_s=5.0,
+                sources=(source,),
+            )
+        )
+    status = status_pb2.SourceStatus(
+        description="input", last_rows_at_ms=NOW_MS, backlog=amounts[-1], backlog_unit=unit
+    )
+    return pace, status_pb2.JobDescription(sources=[status])
+
+
+@pytest.mark.parametrize(
+    ("amounts", "unit", "is_behind"),
+    [
+        ([100, 200, 300, 400, 500, 600], "rows", True),
+        ([100, 200, 300, 400, 500], "rows", False),
+        ([100, 200, 150, 300, 250, 400], "rows", True),
+        ([900, 800, 700, 600, 500, 400], "rows", False),
+        ([900, 850, 880, 700, 750, 500, 510], "rows", False),
+        ([100, 200, 300, 400, 500, 600, 0, 0], "rows", False),
+        ([100, 200, 300, 400, 500, 600, 290], "rows", False),
+        ([1, 2, 3, 4, 5, 6], "rows", False),
+        # A file source lists anew once it has read what it knows.
+        ([2, 1, 0, 8, 7, 6, 5, 4, 3, 2, 1, 0, 26, 25], "files", True),
+        ([2, 1, 0, 8, 7, 6, 5, 4, 3, 2, 1, 0, 26, 3], "files", True),
+        ([38, 37, 36, 35, 34, 33, 32, 31], "files", False),
+        ([26, 10, 0, 20, 5, 0, 12, 3, 0, 8], "files", False),
+        ([2, 0, 0, 2, 0, 0, 3, 0, 0], "files", False),
+    ],
+)
+def test_a_backlog_that_grows_behind_the_limit_of_a_source_is_found(
+    amounts: list[int], unit: str, *, is_behind: bool
+) -> None:
+    pace, description = waiting(amounts, unit)
+    found = situation(description, pace=pace.figures())
+    assert codes(found) == (["JOB_BEHIND"] if is_behind else [])
+
+
+def test_a_growing_backlog_names_its_source_and_amount() -> None:
+    pace, description = waiting([100, 200, 300, 400, 500, 600], "rows")
+    [finding] = findings_of(situation(description, pace=pace.figures()))
+    words = "In input 0 (input) 600 rows waited, and this backlog has grown for 10 s"
+    assert words in finding.message
+    assert finding.since_ms == NOW_MS - 10_000
+    assert "maxOffsetsPerTrigger" in finding.next_step

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
+from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import query_pb2_grpc, registration_pb2, status_pb2
 from queryable_state.wire.errors import UnknownJobError
@@ -99,3 +100,32 @@ async def test_without_a_name_the_only_running_job_is_described(
         )
     with pytest.raises(UnknownJobError, match="2 jobs are known"):
         await described(cluster)
+
+
+async def test_a_failing_attempt_is_told_until_its_batch_commits(
+    cluster: InProcessCluster,
+) -> None:
+    job = cluster.job("sensors", declare("last", "string", "double"))
+    await job.run(0, {"last": {"a": 1.0}})
+    error = status_pb2.JobError(
+        message="process_element failed: ValueError: no",
+        record="Row(t=-273.5)",
+        operator="counts",
+        batch_id=1,
+    )
+    request = backend_pb2.FailedAttempt(query_id=job.query_id, error=error)
+    backend = cluster.backend(cluster.servers[0].addresses.backend)
+    for run_id in (bytes(16), job.run_id):
+        # An attempt of an earlier run says nothing about this one.
+        assert not (await described(cluster)).findings
+        request.error.run_id = run_id
+        await backend.ReportFailedAttempt(request, **cluster.call_options)
+    [finding] = (await described(cluster)).findings
+    assert finding.code == "POISON_RECORD"
+    assert "Row(t=-273.5)" in finding.message
+    await job.run(1, {"last": {"a": 2.0}})
+    after = await described(cluster)
+    assert not after.findings
+    [over] = after.ended_findings
+    assert (over.code, over.message) == (finding.code, finding.message)
+    assert 0 < over.began_ms <= over.ended_ms

@@ -10,8 +10,11 @@ import pytest
 from tests.coordinator.status.situations import NOW_MS, codes, failed, situation
 
 from queryable_state.server.checkpoint.file_systems.storage_errors import translating
-from queryable_state.server.coordinator.status.findings import findings_of
-from queryable_state.server.coordinator.status.situation import health_of
+from queryable_state.server.coordinator.model.commits import Commit
+from queryable_state.server.coordinator.status.findings.findings import findings_of
+from queryable_state.server.coordinator.status.findings.situation import health_of
+from queryable_state.server.coordinator.status.job_facts import FactTable
+from queryable_state.server.coordinator.status.reports import RunFailure
 from queryable_state.v1 import registration_pb2, status_pb2
 from queryable_state.wire.errors import CheckpointError
 
@@ -142,3 +145,66 @@ def test_a_refusal_of_a_watched_job_leaves_the_start_to_its_strategy() -> None:
     [by_itself] = findings_of(situation(refusal="batch 7 is incomplete", restarts_watched=True))
     assert "start the job again" in by_hand.next_step
     assert "restart strategy decides" in by_itself.next_step
+
+
+def attempt(**fields: Any) -> status_pb2.JobError:
+    known: dict[str, Any] = {"batch_id": 3, "run_id": b"1" * 16, "message": "ValueError: no"}
+    return status_pb2.JobError(**(known | fields))
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        ({"record": "Row(t=-273.5)", "operator": "counts"}, "POISON_RECORD"),
+        ({"reason": "STORAGE_WRITE_FAILED"}, "STORAGE_NOT_WRITABLE"),
+        ({}, "TASK_FAILING"),
+    ],
+)
+def test_a_failing_attempt_is_told_while_spark_tries_again(
+    cause: dict[str, Any], code: str
+) -> None:
+    failing = attempt(count=2, **cause)
+    [finding] = findings_of(situation(attempt=failing, attempts_since_ms=5))
+    assert (finding.code, finding.since_ms) == (code, 5)
+    assert finding.severity == status_pb2.Finding.WARNING
+    assert "2 attempts at a task of the job failed, and Spark tries again" in finding.message
+    assert "at batch 3" in finding.message
+
+
+def test_a_failed_run_takes_over_the_finding_of_its_attempts() -> None:
+    now_ms = 1_000
+    facts = FactTable(lambda: now_ms)
+    facts.attempt_failed(QUERY, attempt())
+    now_ms = 2_000
+    facts.attempt_failed(QUERY, attempt())
+    with facts.lock:
+        known = facts.of(QUERY)
+        assert known.attempt is not None
+        assert (known.attempt.count, known.attempts_since_ms) == (2, 1_000)
+    facts.run_failed(QUERY, b"1" * 16, RunFailure(message="ValueError: no", batch_id=3))
+    with facts.lock:
+        assert facts.of(QUERY).attempt is None
+        assert facts.of(QUERY).failing_since_ms == 1_000
+
+
+@pytest.mark.parametrize(("committed", "is_over"), [(2, False), (3, True)])
+def test_a_failing_attempt_is_over_with_the_commit_of_its_batch(
+    committed: int, *, is_over: bool
+) -> None:
+    facts = FactTable(lambda: 1_000)
+    facts.attempt_failed(QUERY, attempt())
+    facts.published(QUERY, Commit(committed, 900, 5))
+    with facts.lock:
+        assert (facts.of(QUERY).attempt is None) == is_over
+    # A late report of a batch that is committed.
+    facts.attempt_failed(QUERY, attempt(batch_id=committed))
+    with facts.lock:
+        known = facts.of(QUERY).attempt
+        assert (known is None) if is_over else (known is not None and known.batch_id == 3)
+
+
+def test_a_write_of_sparks_own_that_is_refused_is_not_a_failure_of_the_job() -> None:
+    message = "org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device"
+    [finding] = findings_of(situation(failed(message=message), failing_since_ms=5))
+    assert finding.code == "STORAGE_NOT_WRITABLE"
+    assert "Spark's checkpoint location" in finding.next_step

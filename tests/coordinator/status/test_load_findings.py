@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.coordinator.status.load_findings import load_findings
+from queryable_state.server.coordinator.status.findings.load_findings import load_findings
 from queryable_state.server.coordinator.status.load_table import LoadTable
 from queryable_state.v1 import hot_keys_pb2, status_pb2
 
@@ -65,10 +65,13 @@ def table(*reports: coordinator_pb2.ReportLoadRequest, clock: Clock | None = Non
     return load
 
 
-def failed(server: str, *subtasks: int, uid: str = "counts") -> coordinator_pb2.ReportLoadRequest:
+def failed(
+    server: str, *subtasks: int, uid: str = "counts", reason: str = "INTERNAL"
+) -> coordinator_pb2.ReportLoadRequest:
     report = coordinator_pb2.ReportLoadRequest(process_id=server)
     for index in subtasks:
-        store = report.failed_stores.add(problem=f"No space left on device: {index}.sst")
+        problem = f"No space left on device: {index}.sst"
+        store = report.failed_stores.add(problem=problem, reason=reason)
         store.subtask.query_id = JOB
         store.subtask.operator_uid = uid
         store.subtask.index = index
@@ -85,6 +88,12 @@ def test_stores_that_cannot_be_written_are_told_by_server_and_operator() -> None
         assert part in first.message
     assert "Make room on the disk" in first.next_step
     assert "1 store of" in second.message
+
+
+def test_a_store_whose_disk_refused_a_write_is_storage_that_is_not_writable() -> None:
+    [finding] = found(table(failed("server-1", 0, reason="STORAGE_WRITE_FAILED")))
+    assert finding.code == "STORAGE_NOT_WRITABLE"
+    assert "Make room on the disk" in finding.next_step
 
 
 def test_a_store_that_was_replaced_is_no_finding() -> None:

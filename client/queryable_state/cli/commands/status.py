@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from queryable_state.client import JobDescription, JobError, QueryableStateClient
 
 _MOST_RESTORES = 8
+_MOST_ENDED = 5
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -135,6 +136,7 @@ def _lines(job: JobDescription) -> Iterator[str]:
             f"rows: {job.rates.rows_per_s:,.0f}/s in the last minute, {job.rates.rows:,} in the "
             f"newest batch; restarts: {job.restarts}"
         )
+    yield from _source_lines(job)
     if job.watermark.watermark_ms:
         watermark_ms, moved_ms = job.watermark.watermark_ms, job.watermark.moved_at_ms
         moved = f", moved {_age(job, moved_ms)} ago" if moved_ms else ""
@@ -165,6 +167,14 @@ def _lines(job: JobDescription) -> Iterator[str]:
         for operator in job.operators
         for owner in operator.owners
     ]
+    if job.ended_findings:
+        yield ""
+        yield "over:"
+    for ended in job.ended_findings[:_MOST_ENDED]:
+        until = f"{time_text(ended.began_ms)} to {time_text(ended.ended_ms)}"
+        yield f"  {ended.code} {until}: {ended.message}"
+    if len(job.ended_findings) > _MOST_ENDED:
+        yield f"  and {len(job.ended_findings) - _MOST_ENDED} before: --json lists them"
     if rows:
         yield ""
         yield from table(("operator", "states", "key groups", "server", "state"), rows)
@@ -182,6 +192,20 @@ def _batch_line(job: JobDescription) -> str:
         f"batch {batch.batch_id}: {ms_text(batch.batch_ms)}, commit {ms_text(batch.commit_ms)}, "
         f"visible after {ms_text(batch.lag_ms)}{running}"
     )
+
+
+def _source_lines(job: JobDescription) -> Iterator[str]:
+    for number, source in enumerate(job.sources):
+        if not source.last_rows_at_ms and not source.backlog:
+            # Also the source of the job's timers, which never has rows.
+            continue
+        rows_at_ms = source.last_rows_at_ms
+        rows = f"last rows {_age(job, rows_at_ms)} ago" if rows_at_ms else "no rows yet"
+        # A file source knows the files that it has listed.
+        least = "at least " if source.backlog and source.backlog_unit == "files" else ""
+        waits = f", waiting: {least}{source.backlog:,} {source.backlog_unit}"
+        name = f"input {number} ({printable(source.description)})"
+        yield f"{name}: {rows}{waits if source.backlog_unit else ''}"
 
 
 def _checkpoint_line(job: JobDescription) -> str:

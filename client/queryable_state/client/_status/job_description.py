@@ -10,6 +10,7 @@ from queryable_state.client._reading.listing import JobInfo
 from queryable_state.client._status.job_status import (
     BatchTimes,
     CheckpointStatus,
+    EndedFinding,
     Finding,
     HistoryPoint,
     JobError,
@@ -35,6 +36,8 @@ class JobDescription:
     info: JobInfo
     findings: tuple[Finding, ...]
     """What is wrong now, most urgent first."""
+    ended_findings: tuple[EndedFinding, ...]
+    """What is over, newest end first, at most 50."""
     last_error: JobError | None
     errors: tuple[JobError, ...]
     """The newest failures of its runs, newest first."""
@@ -101,6 +104,12 @@ class JobDescription:
                     **scalars(Finding, finding) | {"severity": name_of(severity, finding.severity)}
                 )
                 for finding in message.findings
+            ),
+            ended_findings=tuple(
+                EndedFinding(
+                    **scalars(EndedFinding, ended) | {"severity": name_of(severity, ended.severity)}
+                )
+                for ended in message.ended_findings
             ),
             last_error=errors[0] if errors else None,
             errors=errors,

@@ -29,6 +29,19 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EndedFinding:
+    """A finding that is over."""
+
+    code: str
+    severity: str
+    """WARNING or ERROR."""
+    began_ms: int
+    ended_ms: int
+    message: str
+    """Its last words."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JobError:
     """The failure of one run of a job."""
 
@@ -164,6 +177,11 @@ class SourceStatus:
     rows: int
     input_rows_per_s: float
     last_rows_at_ms: int
+    """The newest batch with rows of it."""
+    backlog: int
+    """What waited in it after the newest batch, in `backlog_unit`; of files at least so many."""
+    backlog_unit: str
+    """"rows", "files" or "bytes"; empty: the source does not tell."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

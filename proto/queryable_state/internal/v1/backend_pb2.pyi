@@ -13,6 +13,7 @@ from queryable_state.internal.v1 import changes_pb2 as _changes_pb2
 from queryable_state.internal.v1 import checkpoint_pb2 as _checkpoint_pb2
 from queryable_state.v1 import query_pb2 as _query_pb2
 from queryable_state.v1 import registration_pb2 as _registration_pb2
+from queryable_state.v1 import status_pb2 as _status_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -58,6 +59,49 @@ class Subtask(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Subtask: _TypeAlias = Subtask  # noqa: Y015
+
+@_typing.final
+class FailedAttempt(_message.Message):
+    """The failure of one attempt at a task. Spark may try the task again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_ID_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    query_id: _builtins.bytes
+    """16 bytes."""
+    @_builtins.property
+    def error(self) -> _status_pb2.JobError:
+        """Its run and batch are set."""
+
+    def __init__(
+        self,
+        *,
+        query_id: _builtins.bytes = ...,
+        error: _status_pb2.JobError | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "query_id", b"query_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailedAttempt: _TypeAlias = FailedAttempt  # noqa: Y015
+
+@_typing.final
+class ReportFailedAttemptResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportFailedAttemptResponse: _TypeAlias = ReportFailedAttemptResponse  # noqa: Y015
 
 @_typing.final
 class LocateSubtaskRequest(_message.Message):

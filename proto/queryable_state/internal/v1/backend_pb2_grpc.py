@@ -74,6 +74,11 @@ class StateBackendStub:
                 request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareAllRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareAllResponse.FromString,
                 _registered_method=True)
+        self.ReportFailedAttempt = channel.unary_unary(
+                '/queryable_state.internal.v1.StateBackend/ReportFailedAttempt',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.FailedAttempt.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.ReportFailedAttemptResponse.FromString,
+                _registered_method=True)
         self.ReportSeals = channel.unary_unary(
                 '/queryable_state.internal.v1.StateBackend/ReportSeals',
                 request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.ReportSealsRequest.SerializeToString,
@@ -162,6 +167,13 @@ class StateBackendServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportFailedAttempt(self, request, context):
+        """From a task whose attempt fails, before Spark knows: the server passes it on to the coordinator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReportSeals(self, request, context):
         """From the coordinator, before a commit: the seals of the batches up to a version. Changes
         nothing.
@@ -241,6 +253,11 @@ def add_StateBackendServicer_to_server(servicer, server):
                     servicer.PrepareAll,
                     request_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareAllRequest.FromString,
                     response_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareAllResponse.SerializeToString,
+            ),
+            'ReportFailedAttempt': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportFailedAttempt,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.FailedAttempt.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.ReportFailedAttemptResponse.SerializeToString,
             ),
             'ReportSeals': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportSeals,
@@ -484,6 +501,33 @@ class StateBackend:
             '/queryable_state.internal.v1.StateBackend/PrepareAll',
             queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareAllRequest.SerializeToString,
             queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareAllResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportFailedAttempt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.StateBackend/ReportFailedAttempt',
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.FailedAttempt.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.ReportFailedAttemptResponse.FromString,
             options,
             channel_credentials,
             insecure,

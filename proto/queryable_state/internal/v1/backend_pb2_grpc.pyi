@@ -53,6 +53,8 @@ class StateBackendStub:
     """Several `Fetch`es, of the operators of one task."""
     PrepareAll: _grpc.UnaryUnaryMultiCallable[_backend_pb2.PrepareAllRequest, _backend_pb2.PrepareAllResponse]
     """Several `Prepare`s with few changes, of the operators of one task. Each has a seal of its own."""
+    ReportFailedAttempt: _grpc.UnaryUnaryMultiCallable[_backend_pb2.FailedAttempt, _backend_pb2.ReportFailedAttemptResponse]
+    """From a task whose attempt fails, before Spark knows: the server passes it on to the coordinator."""
     ReportSeals: _grpc.UnaryUnaryMultiCallable[_backend_pb2.ReportSealsRequest, _backend_pb2.ReportSealsResponse]
     """From the coordinator, before a commit: the seals of the batches up to a version. Changes
     nothing.
@@ -91,6 +93,8 @@ class StateBackendAsyncStub(StateBackendStub):
     """Several `Fetch`es, of the operators of one task."""
     PrepareAll: _aio.UnaryUnaryMultiCallable[_backend_pb2.PrepareAllRequest, _backend_pb2.PrepareAllResponse]  # type: ignore[assignment]
     """Several `Prepare`s with few changes, of the operators of one task. Each has a seal of its own."""
+    ReportFailedAttempt: _aio.UnaryUnaryMultiCallable[_backend_pb2.FailedAttempt, _backend_pb2.ReportFailedAttemptResponse]  # type: ignore[assignment]
+    """From a task whose attempt fails, before Spark knows: the server passes it on to the coordinator."""
     ReportSeals: _aio.UnaryUnaryMultiCallable[_backend_pb2.ReportSealsRequest, _backend_pb2.ReportSealsResponse]  # type: ignore[assignment]
     """From the coordinator, before a commit: the seals of the batches up to a version. Changes
     nothing.
@@ -174,6 +178,14 @@ class StateBackendServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_backend_pb2.PrepareAllResponse, _abc.Awaitable[_backend_pb2.PrepareAllResponse]]:
         """Several `Prepare`s with few changes, of the operators of one task. Each has a seal of its own."""
+
+    @_abc_1.abstractmethod
+    def ReportFailedAttempt(
+        self,
+        request: _backend_pb2.FailedAttempt,
+        context: _ServicerContext,
+    ) -> _typing.Union[_backend_pb2.ReportFailedAttemptResponse, _abc.Awaitable[_backend_pb2.ReportFailedAttemptResponse]]:
+        """From a task whose attempt fails, before Spark knows: the server passes it on to the coordinator."""
 
     @_abc_1.abstractmethod
     def ReportSeals(

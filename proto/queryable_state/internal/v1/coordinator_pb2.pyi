@@ -841,8 +841,11 @@ class FailedStore(_message.Message):
 
     SUBTASK_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     problem: _builtins.str
     """The error of the write."""
+    reason: _builtins.str
+    """Name of its reason."""
     @_builtins.property
     def subtask(self) -> _backend_pb2.Subtask: ...
     def __init__(
@@ -850,10 +853,11 @@ class FailedStore(_message.Message):
         *,
         subtask: _backend_pb2.Subtask | None = ...,
         problem: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["subtask", b"subtask"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["problem", b"problem", "subtask", b"subtask"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["problem", b"problem", "reason", b"reason", "subtask", b"subtask"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -138,6 +138,11 @@ class CoordinatorStub:
                 request_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ReportLoadRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ReportLoadResponse.FromString,
                 _registered_method=True)
+        self.ReportFailedAttempt = channel.unary_unary(
+                '/queryable_state.internal.v1.Coordinator/ReportFailedAttempt',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.FailedAttempt.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.ReportFailedAttemptResponse.FromString,
+                _registered_method=True)
 
 
 class CoordinatorServicer:
@@ -277,6 +282,13 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportFailedAttempt(self, request, context):
+        """From a server, of a task of its executor.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -379,6 +391,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.ReportLoad,
                     request_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ReportLoadRequest.FromString,
                     response_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ReportLoadResponse.SerializeToString,
+            ),
+            'ReportFailedAttempt': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportFailedAttempt,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.FailedAttempt.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.ReportFailedAttemptResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -921,6 +938,33 @@ class Coordinator:
             '/queryable_state.internal.v1.Coordinator/ReportLoad',
             queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ReportLoadRequest.SerializeToString,
             queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ReportLoadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportFailedAttempt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.Coordinator/ReportFailedAttempt',
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.FailedAttempt.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.ReportFailedAttemptResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -72,6 +72,8 @@ class CoordinatorStub:
     ListServers: _grpc.UnaryUnaryMultiCallable[_status_pb2.ListServersRequest, _status_pb2.ListServersResponse]
     ReportLoad: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ReportLoadRequest, _coordinator_pb2.ReportLoadResponse]
     """From state servers and proxies, every few seconds while there is load to tell of."""
+    ReportFailedAttempt: _grpc.UnaryUnaryMultiCallable[_backend_pb2.FailedAttempt, _backend_pb2.ReportFailedAttemptResponse]
+    """From a server, of a task of its executor."""
 
 @_typing.type_check_only
 class CoordinatorAsyncStub(CoordinatorStub):
@@ -111,6 +113,8 @@ class CoordinatorAsyncStub(CoordinatorStub):
     ListServers: _aio.UnaryUnaryMultiCallable[_status_pb2.ListServersRequest, _status_pb2.ListServersResponse]  # type: ignore[assignment]
     ReportLoad: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ReportLoadRequest, _coordinator_pb2.ReportLoadResponse]  # type: ignore[assignment]
     """From state servers and proxies, every few seconds while there is load to tell of."""
+    ReportFailedAttempt: _aio.UnaryUnaryMultiCallable[_backend_pb2.FailedAttempt, _backend_pb2.ReportFailedAttemptResponse]  # type: ignore[assignment]
+    """From a server, of a task of its executor."""
 
 class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -267,5 +271,13 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ReportLoadResponse, _abc.Awaitable[_coordinator_pb2.ReportLoadResponse]]:
         """From state servers and proxies, every few seconds while there is load to tell of."""
+
+    @_abc_1.abstractmethod
+    def ReportFailedAttempt(
+        self,
+        request: _backend_pb2.FailedAttempt,
+        context: _ServicerContext,
+    ) -> _typing.Union[_backend_pb2.ReportFailedAttemptResponse, _abc.Awaitable[_backend_pb2.ReportFailedAttemptResponse]]:
+        """From a server, of a task of its executor."""
 
 def add_CoordinatorServicer_to_server(servicer: CoordinatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -207,6 +207,12 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
         _answer(self._load.reported, request, context)
         return coordinator_pb2.ReportLoadResponse()
 
+    def ReportFailedAttempt(
+        self, request: backend_pb2.FailedAttempt, context: grpc.ServicerContext
+    ) -> backend_pb2.ReportFailedAttemptResponse:
+        _answer(self._job_status.attempt_failed, request, context)
+        return backend_pb2.ReportFailedAttemptResponse()
+
     def _in_turn(self, ask: Callable[[_Request], _Response]) -> Callable[[_Request], _Response]:
         def asked(request: _Request) -> _Response:
             if not self._waiting.acquire(blocking=False):

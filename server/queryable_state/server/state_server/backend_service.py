@@ -78,6 +78,12 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
         async with TimedBoundary(context, "LocateSubtask", self.calls):
             return await self._owners.locate(request)
 
+    async def ReportFailedAttempt(
+        self, request: backend_pb2.FailedAttempt, context: Context
+    ) -> backend_pb2.ReportFailedAttemptResponse:
+        async with TimedBoundary(context, "ReportFailedAttempt", self.calls):
+            return await self._opener.report_failed(request)
+
     async def OpenSubtasks(
         self, request: backend_pb2.OpenSubtasksRequest, context: Context
     ) -> backend_pb2.OpenSubtasksResponse:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.overlay import StateOverlay
     from queryable_state.server.storage.record_source import RecordSource
     from queryable_state.server.storage.snapshot import StoreSnapshot
+    from queryable_state.wire.errors import QueryableStateError
 
 
 class BaseImage(ABC):
@@ -96,9 +97,9 @@ class StateBase(ABC):
         """Numbers of the backend by name, for metrics; runs on the background thread."""
         return {}
 
-    def write_failure(self) -> str:
-        """The error after which the backend accepts no more writes; empty: it accepts them."""
-        return ""
+    def write_failure(self) -> QueryableStateError | None:
+        """The error after which the backend accepts no more writes; None: it accepts them."""
+        return None
 
     def sizes(self) -> list[StateRecords]:
         """The approximate size of each state, by id."""

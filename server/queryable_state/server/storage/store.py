@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.overlay import Overlay
     from queryable_state.server.storage.snapshot import StoreSnapshot
     from queryable_state.server.storage.time_index import NextTimers
+    from queryable_state.wire.errors import QueryableStateError
 
 Token = tuple[int, int]
 """(run epoch, task attempt): the order of attempts at one batch."""
@@ -270,8 +271,8 @@ class StateStore(Closing):
     properties: Callable[[], Mapping[str, int]]
     """Numbers of the backend by name, for metrics. Runs on the thread that closes the store."""
 
-    write_failure: Callable[[], str]
-    """Error after which all compactions and flushes fail: replace the store. Empty: none."""
+    write_failure: Callable[[], QueryableStateError | None]
+    """Error after which all compactions and flushes fail: replace the store."""
 
     @abstractmethod
     def close(self) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
     from queryable_state.v1.registration_pb2 import StateRegistration
+    from queryable_state.v1.status_pb2 import JobError
     from queryable_state.wire.changes import Seal, Token
 
     FetchAhead: TypeAlias = Callable[
@@ -53,6 +54,7 @@ _CALL_TIMEOUT_S = 20.0
 """Timeout of one call, after which it is repeated. With a long task timeout a call gets a fraction
 of it (`_CALL_PART`), so that slow calls can still succeed."""
 _CALL_PART = 1 / 3
+_REPORT_S = 2.0
 _MOST_OWNERS = 4096
 
 # Owners by address of the executor's server and subtask; owners rarely change. A transient error
@@ -188,6 +190,21 @@ class BackendClient:
             "prepare",
             lambda stub, timeout_s: stub.Prepare(frames(), timeout=timeout_s),
         )
+
+    def report_failed(self, error: JobError) -> None:
+        """Reports that this attempt fails, once, and without an error of its own: Spark reports the
+        failure, too, when it tries the task no more."""
+        request = backend_pb2.FailedAttempt(query_id=self._task.query_id, error=error)
+        request.error.run_id, request.error.batch_id = self._task.run_id, self._task.batch_id
+        try:
+            address = self.address if isinstance(self.address, str) else self.address()
+            self._called(
+                address,
+                lambda stub, timeout_s: stub.ReportFailedAttempt(request, timeout=timeout_s),
+                time.monotonic() + _REPORT_S,
+            )
+        except QueryableStateError as problem:
+            _log.debug("%s: its failure is not reported: %s", self._where, problem)
 
     def _retried(self, step: str, call: Callable[[StateBackendStub, float], _T]) -> _T:
         """Calls the owner; repeats transient failures until the task timeout."""

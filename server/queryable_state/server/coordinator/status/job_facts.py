@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.status.batch_history import BatchHistory
-from queryable_state.server.coordinator.status.job_pace import JobPace
+from queryable_state.server.coordinator.status.findings.finding_history import FindingHistory
+from queryable_state.server.coordinator.status.findings.job_pace import JobPace
 from queryable_state.v1 import status_pb2
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ class JobFacts:
 
     errors: deque[status_pb2.JobError] = field(default_factory=lambda: deque(maxlen=_ERRORS))
     """Failures of runs, newest first."""
+    attempt: status_pb2.JobError | None = None
+    """The newest failed attempt at a task since the last commit and the last failure of a run; its
+    `count` is that of all of them. None: there is none."""
+    attempts_since_ms: int = 0
+    """The first of them."""
     failing_since_ms: int = 0
     """The first failure since the last commit; 0: none."""
     restart_at_ms: int = 0
@@ -63,6 +69,7 @@ class JobFacts:
     source_rows_at_ms: dict[int, int] = field(default_factory=dict)
     """The newest batch with rows of each source."""
     damaged: deque[DamagedFile] = field(default_factory=lambda: deque(maxlen=_DAMAGED))
+    findings: FindingHistory = field(default_factory=FindingHistory)
     history: BatchHistory = field(default_factory=BatchHistory)
 
     def recovered(self, commit: Commit) -> None:
@@ -71,12 +78,18 @@ class JobFacts:
         A commit of a batch before the failed one may be published after the failure: it proves
         nothing.
         """
-        error = self.errors[0] if self.errors else None
-        at_failed_batch = error and 0 <= error.batch_id <= commit.version
-        if error is None or at_failed_batch or commit.commit_time_ms > error.at_ms:
+        if not self.errors or _is_over(self.errors[0], commit):
             self.failing_since_ms = 0
+        attempt = self.attempt
+        if attempt is not None and _is_over(attempt, commit):
+            self.attempt, self.attempts_since_ms = None, 0
         while self.damaged and self.damaged[-1].at_ms < commit.commit_time_ms:
             self.damaged.pop()
+
+
+def _is_over(error: status_pb2.JobError, commit: Commit) -> bool:
+    """True if the batch could not have been committed if the error still held."""
+    return 0 <= error.batch_id <= commit.version or commit.commit_time_ms > error.at_ms
 
 
 class FactTable:
@@ -147,7 +160,9 @@ class FactTable:
             else:
                 known = None
             goes_on = facts.failing_since_ms > 0
-            facts.failing_since_ms = facts.failing_since_ms or self._wall_ms()
+            began_ms = facts.failing_since_ms or facts.attempts_since_ms
+            facts.failing_since_ms = began_ms or self._wall_ms()
+            facts.attempt, facts.attempts_since_ms = None, 0
             error = status_pb2.JobError(
                 at_ms=self._wall_ms() if known is None else known.at_ms,
                 message=failure.message[:_TEXT],
@@ -167,6 +182,29 @@ class FactTable:
                 facts.errors[0] = error
             else:
                 facts.errors.appendleft(error)
+
+    def attempt_failed(self, query_id: bytes, error: status_pb2.JobError) -> None:
+        """Records that an attempt at a task fails; Spark may try it again."""
+        with self.lock:
+            facts = self.of(query_id)
+            if error.batch_id in facts.visible_at_ms:
+                return
+            known = facts.attempt
+            if known is None or known.run_id != error.run_id:
+                facts.attempts_since_ms = self._wall_ms()
+                known = None
+            facts.attempt = status_pb2.JobError(
+                at_ms=self._wall_ms(),
+                message=error.message[:_TEXT],
+                reason=error.reason,
+                operator=error.operator,
+                key_json=error.key_json,
+                record=error.record[:_RECORD],
+                batch_id=error.batch_id,
+                run_id=error.run_id,
+                traceback=error.traceback[:_TEXT],
+                count=1 if known is None else known.count + 1,
+            )
 
     def restarts_watched(self, query_id: bytes, *, is_watched: bool) -> None:
         """Records whether a restart strategy decides on the next failure of a job."""

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING
 from queryable_state.server.coordinator.batches.catalog import job_info
 from queryable_state.server.coordinator.model.jobs import FAILED, RUNNING
 from queryable_state.server.coordinator.status.checkpoint_status import checkpoint_status
-from queryable_state.server.coordinator.status.findings import findings_of, most_urgent_first
-from queryable_state.server.coordinator.status.load_findings import load_findings
+from queryable_state.server.coordinator.status.findings.findings import (
+    findings_of,
+    most_urgent_first,
+)
+from queryable_state.server.coordinator.status.findings.load_findings import load_findings
+from queryable_state.server.coordinator.status.findings.situation import Situation, health_of
 from queryable_state.server.coordinator.status.operator_status import operator_statuses, restores_of
 from queryable_state.server.coordinator.status.reports import RunFailure
-from queryable_state.server.coordinator.status.situation import Situation, health_of
 from queryable_state.server.job_names import NamedJob, only_job
 from queryable_state.v1 import query_pb2, registration_pb2, status_pb2
 
 if TYPE_CHECKING:
+    from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.coordinator.batches.catalog import Catalog
     from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
     from queryable_state.server.coordinator.model.jobs import Job
@@ -55,6 +59,13 @@ class JobStatus:
         with self._state.transaction():
             query_id = self._resolve(request.job).query_id
         return self._describe(query_id, with_history=request.with_history)
+
+    def attempt_failed(self, request: backend_pb2.FailedAttempt) -> None:
+        """Records a failed attempt of the current run of a job."""
+        with self._state.transaction():
+            run_id = self._state.jobs.resolve(request.query_id.hex()).run.run_id
+        if request.error.run_id == run_id:
+            self._facts.attempt_failed(request.query_id, request.error)
 
     def list_jobs(self) -> query_pb2.ListJobsResponse:
         """Every job with its health, by first contact."""
@@ -121,6 +132,8 @@ class JobStatus:
                 description=description,
                 now_ms=now_ms,
                 failing_since_ms=facts.failing_since_ms,
+                attempt=_attempt_of(facts, run_id),
+                attempts_since_ms=facts.attempts_since_ms,
                 restart_at_ms=facts.restart_at_ms,
                 restarts_watched=facts.restarts_watched,
                 committed_at_ms=facts.committed_at_ms,
@@ -138,6 +151,10 @@ class JobStatus:
             name = shlex.quote(description.info.name or query_id.hex())
             each.next_step = each.next_step.replace(" JOB`", f" {name}`")
         description.findings.extend(findings)
+        with self._facts.lock:
+            history = self._facts.of(query_id).findings
+            history.observe(findings, now_ms)
+            description.ended_findings.extend(history.ended())
         description.info.health = health_of(situation, findings)
         description.info.problem = findings[0].message if findings else ""
         return description
@@ -162,6 +179,11 @@ class JobStatus:
             return jobs.resolve(text)
         named = (NamedJob(job.query_id, job.name, job.status == RUNNING) for job in jobs)
         return jobs.resolve(only_job(named).hex())
+
+
+def _attempt_of(facts: JobFacts, run_id: bytes) -> status_pb2.JobError | None:
+    attempt = facts.attempt
+    return attempt if attempt is not None and attempt.run_id == run_id else None
 
 
 def _fill_facts(
@@ -194,4 +216,6 @@ def _fill_facts(
             rows=source.rows,
             input_rows_per_s=source.rows_per_s,
             last_rows_at_ms=facts.source_rows_at_ms.get(position, 0),
+            backlog=source.backlog,
+            backlog_unit=source.backlog_unit,
         )

@@ -21,6 +21,7 @@ _MOST_PROCESSES: Final = 1024
 # A key is not called new again if it pauses for less.
 _SINCE_MS: Final = 120_000
 _MOST_SINCE: Final = 4096
+_WRITE_FAILED: Final = "STORAGE_WRITE_FAILED"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class FailedStores:
     stores: int
     problem: str
     """Of the first of them."""
+    is_refused: bool
+    """The disk refused the write: it has no room, no quota, or is read-only."""
     since_ms: int
 
 
@@ -152,22 +155,23 @@ class LoadTable:
 
     def failed_stores(self, query_id: bytes) -> list[FailedStores]:
         """The stores of a job that accept no more writes, by server and operator."""
-        by_place: dict[tuple[str, bytes, str], list[str]] = {}
+        by_place: dict[tuple[str, bytes, str], list[FailedStore]] = {}
         with self._lock:
             for report in self._valid():
                 for failed in report.failed_stores:
                     if failed.subtask.query_id == query_id:
                         place = _place_of(report.process_id, failed)
-                        by_place.setdefault(place, []).append(failed.problem)
+                        by_place.setdefault(place, []).append(failed)
             return [
                 FailedStores(
                     server_id=place[0],
                     operator_uid=place[2],
-                    stores=len(problems),
-                    problem=problems[0],
+                    stores=len(stores),
+                    problem=stores[0].problem,
+                    is_refused=stores[0].reason == _WRITE_FAILED,
                     since_ms=self._first_told(place),
                 )
-                for place, problems in sorted(by_place.items())
+                for place, stores in sorted(by_place.items(), key=lambda each: each[0])
             ]
 
     def restores(self, server_id: str, query_id: bytes) -> dict[tuple[str, int], RunningRestore]:

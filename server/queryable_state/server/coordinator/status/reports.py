@@ -14,6 +14,10 @@ class SourceReport:
     rows: int
     rows_per_s: float
     """Rows that arrived in a second."""
+    backlog: int = 0
+    """What waits in the source after the batch, in `backlog_unit`; of files at least so many."""
+    backlog_unit: str = ""
+    """"rows", "files" or "bytes"; empty: the source does not tell."""
 
 
 @dataclass(frozen=True, kw_only=True)

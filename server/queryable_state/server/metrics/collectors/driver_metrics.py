@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from queryable_state.server.metrics.families import counter, gauge, histogram
@@ -77,6 +78,16 @@ class DriverMetrics:
                 for number in (status_pb2.Finding.Severity.Value(name),)
             ],
         )
+        yield gauge(
+            "job_findings_by_code",
+            "Things that need attention, by their code in docs/status.md; no series: none.",
+            (*JOB_LABELS, "code"),
+            [
+                ((*labels, code), number)
+                for labels, job in jobs
+                for code, number in Counter(each.code for each in job.findings).items()
+            ],
+        )
         yield counter(
             "job_restarts",
             "Runs after the first one that this driver has seen.",
@@ -97,6 +108,8 @@ class DriverMetrics:
             yield gauge(
                 name, text, JOB_LABELS, [(labels, at / 1000) for labels, at in times if at > 0]
             )
+
+        yield from _sources(jobs)
 
     def _snapshots(self, jobs: Sequence[Job]) -> Iterator[Metric]:
         labelled = [
@@ -233,6 +246,35 @@ _TIMES: tuple[tuple[str, str, Number], ...] = (
         lambda job: job.last_error.at_ms,
     ),
 )
+
+
+def _sources(jobs: Sequence[Job]) -> Iterator[Metric]:
+    sources = [
+        ((*labels, str(position)), source)
+        for labels, job in jobs
+        for position, source in enumerate(job.sources)
+    ]
+    yield gauge(
+        "job_source_backlog",
+        "What waited in a source after the newest batch, in rows, files (at least so many) or "
+        "bytes; only of sources that tell it.",
+        (*JOB_LABELS, "source", "unit"),
+        [
+            ((*labels, source.backlog_unit), source.backlog)
+            for labels, source in sources
+            if source.backlog_unit
+        ],
+    )
+    yield gauge(
+        "job_source_rows_timestamp_seconds",
+        "Unix time of the newest batch with rows of a source.",
+        (*JOB_LABELS, "source"),
+        [
+            (labels, source.last_rows_at_ms / 1000)
+            for labels, source in sources
+            if source.last_rows_at_ms
+        ],
+    )
 
 
 def _numbers(jobs: Iterable[Job], number: Number) -> list[tuple[Sequence[str], float]]:

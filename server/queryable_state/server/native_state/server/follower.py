@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint.file_systems.storage import MissingFileError
-from queryable_state.server.coordinator.status.finding import ERROR, WARNING, finding
+from queryable_state.server.coordinator.status.findings.finding import ERROR, WARNING, finding
 from queryable_state.server.native_state.server.batch_facts import PARTITIONS, BatchFacts
 from queryable_state.wire.errors import (
     CheckpointError,

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.status.finding import WARNING, finding
+from queryable_state.server.coordinator.status.findings.finding import WARNING, finding
 from queryable_state.v1 import query_pb2, registration_pb2, status_pb2
 from queryable_state.wire.errors import CorruptDataError, UnknownJobError, UnknownStateError
 from queryable_state.wire.located_state import LocatedState

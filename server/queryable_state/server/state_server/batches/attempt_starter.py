@@ -78,6 +78,12 @@ class AttemptStarter:
             tuple[bytes, str, tuple[bytes, ...]], Sequence[registration_pb2.StateRegistration]
         ] = SingleFlight()
 
+    async def report_failed(
+        self, request: backend_pb2.FailedAttempt
+    ) -> backend_pb2.ReportFailedAttemptResponse:
+        """Tells the coordinator that an attempt at a task fails."""
+        return await self._coordinator.report_failed_attempt(request)
+
     async def begin(self, request: backend_pb2.BeginRequest) -> backend_pb2.BeginResponse:
         """Begins one attempt at a batch; a refusal changes nothing."""
         self._lease.check()

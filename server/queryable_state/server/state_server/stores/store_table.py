@@ -140,7 +140,11 @@ class StoreTable:
         """Yields the stores that accept no more writes."""
         for subtask in self.subtasks():
             if problem := subtask.store.write_failure():
-                yield coordinator_pb2.FailedStore(subtask=subtask.id.to_proto(), problem=problem)
+                yield coordinator_pb2.FailedStore(
+                    subtask=subtask.id.to_proto(),
+                    problem=problem.message,
+                    reason=problem.reason_name,
+                )
 
     def subtasks_now(self) -> list[OwnedSubtask]:
         """All owned subtasks, as a list of its own. For any thread."""

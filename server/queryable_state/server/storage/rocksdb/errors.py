@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+# RocksDB's texts for ENOSPC, EDQUOT and EROFS, which reads do not meet.
+_REFUSED = ("No space left on device", "Disk quota exceeded", "Read-only file system")
+
 
 @contextmanager
 def translating(action: str) -> Iterator[None]:
@@ -40,6 +43,12 @@ def translated(error: Exception, action: str) -> Exception:
         return error
     if isinstance(error, DbClosedError):
         return store_closed()
+    if any(words in str(error) for words in _REFUSED):
+        return CheckpointError(
+            f"RocksDB could not {action}: {error}: free space or quota on the disk of this "
+            "executor, or allow writes there; nothing that was written is damaged",
+            reason=Reason.STORAGE_WRITE_FAILED,
+        )
     return InternalError(
         f"RocksDB could not {action}: {error}: check the disk of this executor (space, "
         "permissions, health) and the log of this server"

@@ -31,7 +31,7 @@ from queryable_state.server.storage.rocksdb.time_index import (
 )
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 from queryable_state.server.storage.time_index import index_changes, index_id
-from queryable_state.wire.errors import InternalError
+from queryable_state.wire.errors import CheckpointError, InternalError
 from queryable_state.wire.keys.timer_keys import index_key_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocksdict import ColumnFamily
+
+    from queryable_state.wire.errors import QueryableStateError
 
 
 PROPERTIES = (
@@ -115,7 +117,7 @@ class RocksDBBase(StateBase):
         self._write_options = write_options()
         self._states: dict[int, RocksDBRecords] = {}
         self._indexes: dict[int, RocksDBTimeIndex] = {}
-        self._write_failure = ""
+        self._write_failure: QueryableStateError | None = None
         self._directory = StoreDirectory(path)
         try:
             if files is None:
@@ -207,8 +209,8 @@ class RocksDBBase(StateBase):
         try:
             with translating(action):
                 yield
-        except InternalError as failure:
-            self._write_failure = failure.message
+        except (InternalError, CheckpointError) as failure:
+            self._write_failure = failure
             raise
 
     def _write(self, writes: Sequence[tuple[RocksDBRecords, Mapping[bytes, bytes | None]]]) -> None:
@@ -244,7 +246,7 @@ class RocksDBBase(StateBase):
             with translating(f"load the timers of state {state_id}"):
                 self._write([(index, dict.fromkeys(map(index_key_of, chunk), b""))])
 
-    def write_failure(self) -> str:
+    def write_failure(self) -> QueryableStateError | None:
         return self._write_failure
 
     def flush(self) -> None:

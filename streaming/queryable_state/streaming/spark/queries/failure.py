@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 
 from queryable_state.server.coordinator import RunFailure
 from queryable_state.streaming.runtime.user_code import shortened, users_traceback
-from queryable_state.v1 import errors_pb2
+from queryable_state.v1 import errors_pb2, status_pb2
 from queryable_state.wire.errors import (
     InternalError,
     InvalidRequestError,
@@ -143,6 +143,20 @@ def run_failure(text: str, known: QueryableStateError | None = None) -> RunFailu
         record=failed["record"] if failed else "",
         batch_id=int(found["batch"]) if found else -1,
         traceback=notes[0].removeprefix(_TRACE).strip() if notes else "",
+    )
+
+
+def attempt_error(error: QueryableStateError) -> status_pb2.JobError:
+    """The error of a failed attempt at a task, after `failed_in_task`; its run is not set."""
+    failure = run_failure("", error)
+    return status_pb2.JobError(
+        message=failure.message,
+        reason=failure.reason,
+        operator=failure.operator,
+        key_json=failure.key_json,
+        record=failure.record,
+        batch_id=failure.batch_id,
+        traceback=failure.traceback,
     )
 
 

@@ -12,14 +12,18 @@ from pyspark import SparkContext
 from pyspark.sql.streaming.listener import JStreamingQueryListener, StreamingQueryListener
 
 from queryable_state.server.coordinator import OperatorLayout
-from queryable_state.streaming.spark.queries.batch_reports import batch_report
+from queryable_state.streaming.spark.queries.batch_reports import (
+    batch_report,
+    source_descriptions,
+)
 from queryable_state.streaming.spark.queries.failure import run_failure
 from queryable_state.streaming.spark.queries.query_operators import optimized_away, query_operators
+from queryable_state.streaming.spark.queries.source_backlog import file_backlogs
 from queryable_state.streaming.spark.queries.trigger_check import trigger_refusal
-from queryable_state.wire.errors import JobError, Reason
+from queryable_state.wire.errors import JobError, Reason, RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql.streaming.listener import (
         QueryProgressEvent,
@@ -128,9 +132,14 @@ class CommitListener(StreamingQueryListener):
         progress = event.progress
         self.progressed(progress.id.bytes, progress.runId.bytes, progress.batchId)
 
-    def reported(self, query_id: bytes, report: BatchReport) -> None:
+    def reported(self, query_id: bytes, progress: Mapping[str, Any]) -> None:
         """Passes Spark's figures of a batch on."""
-        self._observer.batch_reported(query_id, report)
+        try:
+            execution = self._adapter.execution(query_id)
+        except RetryLaterError:
+            execution = None
+        backlogs = file_backlogs(execution, source_descriptions(progress))
+        self._observer.batch_reported(query_id, batch_report(progress, backlogs))
 
     def progressed(self, query_id: bytes, run_id: bytes, batch_id: int) -> None:
         """Handles a commit of a run."""
@@ -169,7 +178,7 @@ class _SparkEvents(JStreamingQueryListener):
         progress = json.loads(jevent.progress().json())
         query_id, run_id = (uuid.UUID(progress[name]).bytes for name in ("id", "runId"))
         self._listener.progressed(query_id, run_id, progress["batchId"])
-        self._listener.reported(query_id, batch_report(progress))
+        self._listener.reported(query_id, progress)
 
     def onQueryIdle(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
         """Ignored: nothing has been committed."""

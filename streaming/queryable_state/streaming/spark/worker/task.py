@@ -11,9 +11,9 @@ from pyspark import TaskContext
 
 from queryable_state.server.process.console_log import log_to_console
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
-from queryable_state.streaming.spark.queries.failure import failed_in_task
+from queryable_state.streaming.spark.queries.failure import attempt_error, failed_in_task
 from queryable_state.streaming.spark.queries.query_operators import QueryOperator, to_name
-from queryable_state.wire.errors import JobError, QueryableStateError, Reason
+from queryable_state.wire.errors import JobError, QueryableStateError, Reason, RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from queryable_state.server.state_server.settings import StateServerSettings
+    from queryable_state.streaming.runtime.backend_client import BackendClient
     from queryable_state.streaming.runtime.stage import StageSpec
 
 
@@ -95,13 +96,23 @@ class StageFunction:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         log_to_console()
+        client: BackendClient | None = None
         try:
-            yield from self._run(batches)
+            client, outputs = self._started(batches)
+            yield from outputs
         except QueryableStateError as error:
-            raise failed_in_task(error) from None
+            failed = failed_in_task(error)
+            # Spark reports a failure after its last attempt: one that each attempt meets is known
+            # earlier.
+            if client is not None and not isinstance(error, RetryLaterError):
+                client.report_failed(attempt_error(failed))
+            raise failed from None
 
-    def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _started(
+        self, batches: Iterable[pa.RecordBatch]
+    ) -> tuple[BackendClient, Iterator[pa.RecordBatch]]:
         from queryable_state.server.state_server.launch import ensure_server
+        from queryable_state.streaming.runtime.backend_client import BackendClient
         from queryable_state.streaming.runtime.stage import StageTask
         from queryable_state.streaming.spark.worker.executor import current_executor
         from queryable_state.streaming.spark.worker.task import task_identity
@@ -116,4 +127,5 @@ class StageFunction:
         spec = self.spec
         if tls is not None:
             spec = replace(spec, operators=tuple(replace(each, tls=tls) for each in spec.operators))
-        yield from StageTask(spec)(iter(batches), identity, backend_address)
+        client = BackendClient(spec.operators[0], identity, backend_address)
+        return client, StageTask(spec)(iter(batches), identity, backend_address)

@@ -12,13 +12,19 @@ function watermarkAge(watermark, asOf) {
   return watermark?.watermark_ms ? duration(asOf - watermark.watermark_ms) : "–";
 }
 
+/** What waits in the sources; empty: nothing, or they do not tell. */
+function waiting(sources) {
+  return sources.filter((each) => each.backlog).map((each) => `${count(each.backlog)} ${each.backlog_unit} wait`).join(", ");
+}
+
 export function Figures({ description, now }) {
   const { info, rates, last_batch: batch = {}, watermark = {}, checkpoints = {} } = description;
   const asOf = description.as_of_ms || now;
   const completed = checkpoints.last_completed;
+  const waits = waiting(description.sources ?? []);
   const running = batch.running_batch_id >= 0 && batch.running_since_ms ? asOf - batch.running_since_ms : null;
   return html`<dl class="figures">
-    <${Figure} name="rows per second" value=${rates ? rate(rates.rows_per_s ?? 0) : "–"} detail=${rates ? "in the last minute" : ""} title=${rates ? `newest batch: ${count(rates.rows ?? 0)} rows` : "no driver reports it"} />
+    <${Figure} name="rows per second" value=${rates ? rate(rates.rows_per_s ?? 0) : "–"} detail=${waits || (rates ? "in the last minute" : "")} kind=${waits ? "warn" : ""} title=${rates ? `newest batch: ${count(rates.rows ?? 0)} rows` : "no driver reports it"} />
     <${Figure} name="batch" value=${rates ? duration(batch.batch_ms ?? 0) : "–"} detail=${running !== null ? `running for ${duration(running)}` : batch.ended_at_ms ? `ended ${ago(batch.ended_at_ms, asOf)}` : ""} />
     <${Figure} name="commit" value=${rates ? duration(batch.commit_ms ?? 0) : "–"} detail=${rates || batch.lag_ms ? `visible after ${duration(batch.lag_ms ?? 0)}` : ""} />
     <${Figure} name="watermark age" value=${watermarkAge(watermark, asOf)} detail=${watermark.moved_at_ms ? `moved ${ago(watermark.moved_at_ms, asOf)}` : watermark.watermark_ms ? "" : "no event time"} title=${watermark.watermark_ms ? utc(watermark.watermark_ms) : ""} />

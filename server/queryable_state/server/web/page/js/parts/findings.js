@@ -14,6 +14,14 @@ export function Findings({ findings, now }) {
     <//>`)}</div>`;
 }
 
+/** What is over, folded: it needs nothing any more. */
+export function EndedFindings({ findings, now }) {
+  if (!findings.length) return null;
+  return html`<details class="ended"><summary class="quiet">${findings.length} over, the newest ${ago(findings[0].ended_ms, now)}</summary>
+    ${findings.map((each) => html`<p key=${`${each.code} ${each.began_ms} ${each.ended_ms}`} class="quiet"><code>${words(each.code)}</code> · ${clock(each.began_ms)} to ${clock(each.ended_ms)} · ${each.message}</p>`)}
+  </details>`;
+}
+
 function stateOf(error, description) {
   const operator = (description.operators ?? []).find((each) => each.uid === error.operator || each.name === error.operator);
   return operator?.states?.[0];

@@ -8,7 +8,7 @@ import { linkTo } from "../lib/routes.js";
 import { html } from "../lib/view.js";
 import { Checkpoints, Restores } from "../parts/checkpoints.js";
 import { Figures, History } from "../parts/figures.js";
-import { Errors, Findings } from "../parts/findings.js";
+import { EndedFindings, Errors, Findings } from "../parts/findings.js";
 import { Graph } from "../parts/graph.js";
 import { HotKeys } from "../parts/hot_keys.js";
 import { KeyGroups } from "../parts/key_groups.js";
@@ -49,7 +49,7 @@ function Facts({ description, job, now, history }) {
     ${history?.length ? html`<${History} history=${history} />` : null}
     <${Block} title="Operators" aside=${`${count((description.operators ?? []).length)} with state`}><${Graph} description=${description} job=${job} /><//>
     <div class="columns">
-      <${Block} title="Errors" aside=${description.restarts ? `${count(description.restarts)} restarts` : null}><${Errors} description=${description} job=${job} now=${asOf} /><//>
+      <${Block} title="Errors" aside=${description.restarts ? `${count(description.restarts)} restarts` : null}><${Errors} description=${description} job=${job} now=${asOf} /><${EndedFindings} findings=${description.ended_findings ?? []} now=${asOf} /><//>
       <${Block} title="Checkpoints"><${Checkpoints} description=${description} now=${asOf} /><//>
     </div>
     ${offers("jobs/{job}/hot-keys") ? html`<${Block} title="Hot keys" aside="last minute"><${HotKeys} path=${jobPath(job, "hot-keys")} job=${job} withState=${true} /><//>` : null}

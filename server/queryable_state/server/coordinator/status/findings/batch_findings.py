@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.status.finding import WARNING, finding
+from queryable_state.server.coordinator.status.findings.finding import WARNING, finding
 from queryable_state.server.status_texts import age_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queryable_state.server.coordinator.status.situation import Situation
+    from queryable_state.server.coordinator.status.findings.situation import Situation
     from queryable_state.v1 import status_pb2
 
 _TIMES_USUAL = 5
@@ -59,19 +59,50 @@ def _slow(situation: Situation) -> Iterator[status_pb2.Finding]:
 
 
 def _behind(situation: Situation) -> Iterator[status_pb2.Finding]:
-    pace, rates = situation.pace, situation.description.rates
-    if pace.batches_behind < _BATCHES_BEHIND or pace.newest_ms < _LEAST_MS:
+    pace, description = situation.pace, situation.description
+    rates = description.rates
+    if pace.batches_behind >= _BATCHES_BEHIND and pace.newest_ms >= _LEAST_MS:
+        waiting = "".join(
+            f"; {_amount_text(source, source.backlog)} wait in {_input_text(number, source)}"
+            for number, source in enumerate(description.sources)
+            if source.backlog
+        )
+        yield finding(
+            "JOB_BEHIND",
+            WARNING,
+            pace.behind_since_ms,
+            f"In each of the last {pace.batches_behind} batches more rows arrived than "
+            f"the job processes: now {rates.input_rows_per_s:,.0f} a second arrive and "
+            f"{rates.processed_rows_per_s:,.0f} a second are processed{waiting}",
+            "Add executors or partitions, or look for a hot key with `queryable-state hotkeys "
+            "JOB`: the batches get longer until this ends.",
+        )
         return
-    yield finding(
-        "JOB_BEHIND",
-        WARNING,
-        pace.behind_since_ms,
-        f"In each of the last {pace.batches_behind} batches more rows arrived than "
-        f"the job processes: now {rates.input_rows_per_s:,.0f} a second arrive and "
-        f"{rates.processed_rows_per_s:,.0f} a second are processed",
-        "Add executors or partitions, or look for a hot key with `queryable-state hotkeys JOB`: "
-        "the batches get longer until this ends.",
-    )
+    growing = zip(description.sources, pace.backlogs_since_ms, pace.backlog_peaks, strict=False)
+    for number, (source, since_ms, peak) in enumerate(growing):
+        if since_ms:
+            yield finding(
+                "JOB_BEHIND",
+                WARNING,
+                since_ms,
+                f"In {_input_text(number, source)} {_amount_text(source, peak)} waited, and this "
+                f"backlog has grown for {age_text(situation.now_ms - since_ms)}: a batch takes no "
+                f"more than the limit of this source, and more arrives. "
+                f"{rates.processed_rows_per_s:,.0f} rows a second are processed",
+                "Raise the limit of the source (maxFilesPerTrigger, maxOffsetsPerTrigger) while "
+                "batches are short; else add executors or partitions, or look for a hot key with "
+                "`queryable-state hotkeys JOB`.",
+            )
+
+
+def _amount_text(source: status_pb2.SourceStatus, amount: int) -> str:
+    # A file source knows the files that it has listed.
+    least = "at least " if source.backlog_unit == "files" else ""
+    return f"{least}{amount:,} {source.backlog_unit}"
+
+
+def _input_text(number: int, source: status_pb2.SourceStatus) -> str:
+    return f"input {number} ({source.description})"
 
 
 def _no_batch(situation: Situation) -> Iterator[status_pb2.Finding]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from queryable_state.server.coordinator.status.reports import BatchReport
+    from queryable_state.server.coordinator.status.reports import BatchReport, SourceReport
 
 _BATCHES = 64
 # So many of the newest batches are compared with the ones before.
@@ -19,6 +19,8 @@ _LEAST_BATCHES = 5
 _LEAST_PAUSES = 8
 # Rates of short batches vary by more than one part in ten.
 _FASTER = 1.1
+_LEAST_PEAKS = 3
+_LEAST_GROWING_MS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,10 @@ class Pace:
     """End of the first of them."""
     pauses_ms: tuple[int, ...] = ()
     """Of each source: the longest known time between two batches with rows of it."""
+    backlogs_since_ms: tuple[int, ...] = ()
+    """Of each source: since when its backlog grows; 0: it does not."""
+    backlog_peaks: tuple[int, ...] = ()
+    """Of each source: the last peak of its backlog."""
 
 
 class JobPace:
@@ -48,6 +54,7 @@ class JobPace:
         self._behind_since_ms = 0
         self._rows_at_ms: dict[int, int] = {}
         self._pauses_ms: dict[int, deque[int]] = {}
+        self._backlogs: dict[int, _GrowingBacklog] = {}
 
     def reported(self, report: BatchReport) -> None:
         """Adds a finished batch."""
@@ -58,6 +65,8 @@ class JobPace:
         else:
             self._behind = self._behind_since_ms = 0
         for position, source in enumerate(report.sources):
+            backlog = self._backlogs.setdefault(position, _GrowingBacklog())
+            backlog.reported(source, report.ended_at_ms)
             pauses = self._pauses_ms.setdefault(position, deque(maxlen=_BATCHES))
             if not source.rows:
                 continue
@@ -80,7 +89,54 @@ class JobPace:
                 max(pauses) if len(pauses) >= _LEAST_PAUSES else 0
                 for _, pauses in sorted(self._pauses_ms.items())
             ),
+            backlogs_since_ms=tuple(
+                backlog.growing_since_ms for _, backlog in sorted(self._backlogs.items())
+            ),
+            backlog_peaks=tuple(backlog.peak for _, backlog in sorted(self._backlogs.items())),
         )
+
+
+class _GrowingBacklog:
+    """The peaks of one source's backlog.
+
+    A file source lists new files once it has read those that it knows: its backlog falls to nothing
+    and rises with each listing. So peaks are compared, and one empty backlog ends nothing.
+    """
+
+    def __init__(self) -> None:
+        self._last = self.peak = 0
+        self._peaks = 0
+        """Peaks in a row, none lower than the one before."""
+        self._first_at_ms = 0
+        self._last_at_ms = 0
+        self._empty = 0
+        self._is_large = False
+
+    def reported(self, source: SourceReport, at_ms: int) -> None:
+        """Adds the backlog after a batch."""
+        self._last_at_ms = at_ms
+        if not source.backlog:
+            self._empty += 1
+            if self._empty > 1:
+                self._last = self.peak = self._peaks = 0
+            return
+        self._empty = 0
+        if source.backlog > self._last:
+            self._peaks = self._peaks + 1 if source.backlog >= self.peak else 1
+            if self._peaks == 1:
+                self._first_at_ms = at_ms
+            self.peak = source.backlog
+        elif source.backlog_unit != "files" and 2 * source.backlog <= self.peak:
+            self._peaks = 0
+        self._last = source.backlog
+        # A backlog within one batch is the limit at work.
+        self._is_large = source.backlog_unit != "rows" or self.peak > source.rows
+
+    @property
+    def growing_since_ms(self) -> int:
+        """The first of the growing peaks; 0: it does not grow."""
+        lasts = self._last_at_ms - self._first_at_ms >= _LEAST_GROWING_MS
+        return self._first_at_ms if self._peaks >= _LEAST_PEAKS and lasts and self._is_large else 0
 
 
 def _median(numbers: Iterable[int]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.status.job_pace import Pace
+from queryable_state.server.coordinator.status.findings.job_pace import Pace
 from queryable_state.v1 import registration_pb2
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ class Situation:
     description: status_pb2.JobDescription
     now_ms: int
     failing_since_ms: int = 0
+    attempt: status_pb2.JobError | None = None
+    """The newest failed attempt at a task of the batch in flight; its count is that of all."""
+    attempts_since_ms: int = 0
     restart_at_ms: int = 0
     restarts_watched: bool = False
     """A restart strategy decides on failures: it has attempts left, or has yet to decide."""

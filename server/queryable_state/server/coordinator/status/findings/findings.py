@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.status.batch_findings import batches
-from queryable_state.server.coordinator.status.failure_findings import failures
-from queryable_state.server.coordinator.status.finding import ERROR, WARNING, finding
+from queryable_state.server.coordinator.status.findings.batch_findings import batches
+from queryable_state.server.coordinator.status.findings.failure_findings import failures
+from queryable_state.server.coordinator.status.findings.finding import ERROR, WARNING, finding
 from queryable_state.server.status_texts import age_text, clock_text, count_text
 from queryable_state.v1 import status_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queryable_state.server.coordinator.status.situation import Situation
+    from queryable_state.server.coordinator.status.findings.situation import Situation
 
 # Spark's default trigger and short pauses of a source are shorter.
 _STUCK_MS = 30_000

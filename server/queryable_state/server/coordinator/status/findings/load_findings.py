@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.status.finding import WARNING, finding
+from queryable_state.server.coordinator.status.findings.finding import WARNING, finding
 from queryable_state.server.status_texts import count_text
 from queryable_state.v1 import hot_keys_pb2
 
@@ -37,7 +37,7 @@ def load_findings(load: LoadTable, query_id: bytes) -> Iterator[status_pb2.Findi
 def _failed_stores(load: LoadTable, query_id: bytes) -> Iterator[status_pb2.Finding]:
     for failed in load.failed_stores(query_id):
         yield finding(
-            "STORE_FAILED",
+            "STORAGE_NOT_WRITABLE" if failed.is_refused else "STORE_FAILED",
             WARNING,
             failed.since_ms,
             f"State server {failed.server_id} cannot write "
