@@ -22,7 +22,7 @@ def scope_of(
 ) -> bytes:
     """Returns the encoded namespace that a request names; empty: none."""
     if request.WhichOneof("scope") == "window":
-        return TimeWindow(request.window.start_ms, request.window.end_ms).namespace
+        return TimeWindow.of_proto(request.window).namespace
     return request.namespace
 
 

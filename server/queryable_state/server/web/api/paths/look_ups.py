@@ -48,6 +48,18 @@ _RANGE = (
         meaning="Only windows that start before this time.",
     ),
     Parameter(
+        name="from_us",
+        kind="whole number",
+        least=LEAST_MS,
+        meaning="Instead of from_ms, in microseconds.",
+    ),
+    Parameter(
+        name="to_us",
+        kind="whole number",
+        least=LEAST_MS,
+        meaning="Instead of to_ms, in microseconds.",
+    ),
+    Parameter(
         name="newest",
         kind="whole number",
         least=1,
@@ -142,10 +154,9 @@ async def _windows(asked: Asked) -> object:
     arguments = asked.arguments
     newest = arguments["newest"]
     windows = query_pb2.WindowRange(limit=newest or 0, newest=newest is not None)
-    if arguments["from_ms"] is not None:
-        windows.from_ms = arguments["from_ms"]
-    if arguments["to_ms"] is not None:
-        windows.to_ms = arguments["to_ms"]
+    for name in ("from_ms", "to_ms", "from_us", "to_us"):
+        if arguments[name] is not None:
+            setattr(windows, name, arguments[name])
     request = query_pb2.GetKvStateRequest(
         **asked.read_options(), read=query_pb2.WINDOWS, windows=windows
     )
