@@ -104,9 +104,7 @@ def _fields_from_json(value: Any, info: TypeInfo, path: str) -> Any:
     if isinstance(value, dict) and set(value) == _MICROS_NAMES and is_window_type(info):
         bounds = [value["start_us"], value["end_us"]]
         if not all(type(each) is int for each in bounds):
-            raise KeyTypeError(
-                f"{path}: start_us and end_us must be whole numbers"
-            )
+            raise KeyTypeError(f"{path}: start_us and end_us must be whole numbers")
         return key_values(info, path)(TimeWindow.of_micros(*bounds))
     if info.kind == Kind.ROW and isinstance(value, dict):
         if set(value) != set(names):
