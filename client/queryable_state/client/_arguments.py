@@ -9,7 +9,7 @@ from uuid import UUID
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.addresses import join_address, parse_addresses, parse_host, parse_port
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.keys.time_window import TimeWindow, epoch_us
+from queryable_state.wire.keys.time_window import TimeWindow, epoch_us, window_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -136,18 +136,10 @@ def checked_window_range(
     start: int | datetime | None, end: int | datetime | None, newest: object
 ) -> query_pb2.WindowRange:
     """Returns the range of a read of windows; raises `InvalidRequestError` for invalid bounds."""
-    wanted = query_pb2.WindowRange()
+    start_us = None if start is None else epoch_us(start, "start of the range")
+    end_us = None if end is None else epoch_us(end, "end of the range")
     try:
-        if start is not None:
-            start_us = epoch_us(start, "start of the range")
-            wanted.from_ms = -(-start_us // 1000)
-            if start_us % 1000:
-                wanted.from_us = start_us
-        if end is not None:
-            end_us = epoch_us(end, "end of the range")
-            wanted.to_ms = -(-end_us // 1000)
-            if end_us % 1000:
-                wanted.to_us = end_us
+        wanted = window_range(start_us, end_us)
     except ValueError as problem:
         raise InvalidRequestError(f"a bound of the range is not 64-bit: {problem}") from None
     if newest is not None:

@@ -168,6 +168,7 @@ async def _by_rest(http: aiohttp.ClientSession) -> None:
     ]
     found = await get("windows", key="a", from_us=BEGIN_US + 1, to_us=BEGIN_US + 800)
     assert [each["window"]["start_us"] for each in found["windows"]] == [BEGIN_US + 500]
+    assert "error" in await get("windows", key="a", from_us=BEGIN_US, from_ms=BEGIN_US // 1000)
     micros = {"window_start_us": BEGIN_US + 500, "window_end_us": BEGIN_US + 700}
     assert (await get("value", key="a", **micros))["value"]["count"] == 1
     whole = {"window_start": BEGIN_US // 1000 + 1, "window_end": BEGIN_US // 1000 + 3}

@@ -64,7 +64,7 @@ class TimeWindow:
     @classmethod
     def of_micros(cls, start_us: int, end_us: int) -> Self:
         """The window between two times in microseconds since the epoch."""
-        window = cls(start_us // 1000, end_us // 1000)
+        window = cls.__new__(cls)
         window._set(start_us, end_us)
         if end_us < start_us:
             raise InvalidRequestError(
@@ -124,10 +124,12 @@ class TimeWindow:
 
     def max_timestamp(self) -> int:
         """The last millisecond that begins in the window."""
-        return (self.end_us - 1) // 1000
+        return self.end - 1 if not self._below_ms[1] else self.end
 
     def intersects(self, other: TimeWindow) -> bool:
         """True if the windows overlap or touch."""
+        if self._below_ms is _WHOLE is other._below_ms:
+            return self.start <= other.end and self.end >= other.start
         return self.start_us <= other.end_us and self.end_us >= other.start_us
 
     def cover(self, other: TimeWindow) -> TimeWindow:
@@ -153,10 +155,14 @@ class TimeWindow:
         )
 
     def __lt__(self, other: TimeWindow) -> bool:
-        return (self.start_us, self.end_us) < (other.start_us, other.end_us)
+        return self._order() < other._order()
 
     def __le__(self, other: TimeWindow) -> bool:
-        return (self.start_us, self.end_us) <= (other.start_us, other.end_us)
+        return self._order() <= other._order()
+
+    def _order(self) -> tuple[int, int, int, int]:
+        start_below, end_below = self._below_ms
+        return self.start, start_below, self.end, end_below
 
     def __hash__(self) -> int:
         return hash((self.start, self.end))
@@ -181,6 +187,24 @@ def epoch_us(time: object, what: str) -> int:
         f"the {what} must be milliseconds since the epoch or a datetime with a time zone, not "
         f"{time!r}{zone}"
     )
+
+
+def window_range(start_us: int | None, end_us: int | None) -> query_pb2.WindowRange:
+    """The windows that start in a range of microseconds since the epoch; None: without a bound.
+
+    A server that does not know the microseconds has the bounds in milliseconds, rounded up, which
+    select the same of its windows. Raises `ValueError` for a bound of more than 64 bits.
+    """
+    wanted = query_pb2.WindowRange()
+    if start_us is not None:
+        wanted.from_ms = -(-start_us // 1000)
+        if start_us % 1000:
+            wanted.from_us = start_us
+    if end_us is not None:
+        wanted.to_ms = -(-end_us // 1000)
+        if end_us % 1000:
+            wanted.to_us = end_us
+    return wanted
 
 
 def has_micros(state: registration_pb2.StateRegistration) -> bool:
