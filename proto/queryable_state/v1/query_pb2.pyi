@@ -361,6 +361,7 @@ class WindowRange(_message.Message):
     NEWEST_FIELD_NUMBER: _builtins.int
     FROM_US_FIELD_NUMBER: _builtins.int
     TO_US_FIELD_NUMBER: _builtins.int
+    MICROS_FIELD_NUMBER: _builtins.int
     from_ms: _builtins.int
     """Windows that start at this time or later; not set: from the first one."""
     to_ms: _builtins.int
@@ -374,6 +375,10 @@ class WindowRange(_message.Message):
     means the same for windows of whole milliseconds.
     """
     to_us: _builtins.int
+    micros: _builtins.bool
+    """The reader knows `TimeWindow.start_us`. Else a read that finds a window which is not of whole
+    milliseconds is refused. Always so in JSON.
+    """
     def __init__(
         self,
         *,
@@ -383,10 +388,11 @@ class WindowRange(_message.Message):
         newest: _builtins.bool = ...,
         from_us: _builtins.int | None = ...,
         to_us: _builtins.int | None = ...,
+        micros: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms", "_from_us", b"_from_us", "_to_ms", b"_to_ms", "_to_us", b"_to_us", "from_ms", b"from_ms", "from_us", b"from_us", "to_ms", b"to_ms", "to_us", b"to_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms", "_from_us", b"_from_us", "_to_ms", b"_to_ms", "_to_us", b"_to_us", "from_ms", b"from_ms", "from_us", b"from_us", "limit", b"limit", "newest", b"newest", "to_ms", b"to_ms", "to_us", b"to_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms", "_from_us", b"_from_us", "_to_ms", b"_to_ms", "_to_us", b"_to_us", "from_ms", b"from_ms", "from_us", b"from_us", "limit", b"limit", "micros", b"micros", "newest", b"newest", "to_ms", b"to_ms", "to_us", b"to_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__from_ms: _TypeAlias = _typing.Literal["from_ms"]  # noqa: Y015
     _WhichOneofArgType__from_ms: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms"]  # noqa: Y015

@@ -15,9 +15,11 @@ from tests.cli.conftest import Terminal
 from tests.native_state.programs.fixture import HDFS, ROCKSDB_CHANGELOGS
 from tests.native_state.programs.written_query import WrittenQuery, settings
 from tests.native_state.server.conftest import client_of, serving
+from tests.security.access.sites import Asker
 from tests.web.test_watches import events
 
 from queryable_state.client import TimeWindow, UnknownKeyOrNamespaceError
+from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ async def test_sessions_within_a_millisecond_are_windows_of_their_own(
             aiohttp.ClientSession(server.web_address) as http,
         ):
             await _by_client(client)
+            await _by_an_older_client(server.address)
             await _by_scan(client)
             await _by_rest(http)
             await _by_command(Terminal(server.address, capsys))
@@ -133,6 +136,22 @@ async def _by_client(client: Any) -> None:
         assert len(found) == n
     newest = await client.get_windows("query", "sessions", "a", newest=1)
     assert list(newest) == [window(800, 1000)]
+
+
+async def _by_an_older_client(address: str) -> None:
+    """It is refused, unless all windows that it finds are of whole milliseconds."""
+    named = {"job": "query", "state_name": "sessions"}
+    async with Asker(address, None) as asker:
+        [message, *_] = await asker.ask("ScanKvState", **named)
+        located = await asker.ask("LocateState", **named)
+        state_id = located.location.registration.state_id
+        keys = {each.window.start_us - BEGIN_US: each.key for each in message.keys}
+        for key, until_ms, refusal in ((0, 1, "does not know"), (1000, 3, "")):
+            query = query_pb2.Query(state_id=state_id, keys=[keys[key]], read=query_pb2.WINDOWS)
+            query.windows.add(to_ms=BEGIN_US // 1000 + until_ms)
+            (found,) = (await asker.ask("BatchGetKvState", query=query)).answers
+            assert refusal in found.error.message
+            assert bool(refusal) == found.HasField("error")
 
 
 async def _by_scan(client: Any) -> None:

@@ -29,6 +29,8 @@ from queryable_state.streaming.testing.local_cluster import LocalCluster
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from queryable_state.client import KvState
+
 Found = dict[tuple[int, int], int]
 
 
@@ -172,10 +174,11 @@ def test_a_merged_window_is_asked_for_by_its_bounds(
     watched: Found = {}
     with QueryableStateClient(host, int(port)) as client:
         asked = Asked(client, web, Terminal(address, capsys), job, kind)
-        for number, (elements, expected) in enumerate(case.batches):
+        watch: Any = None
+        for elements, expected in case.batches:
             windows.process([("a", time, value) for time, value in elements])
             every |= expected.keys() | {(time, time + 10) for time, _ in elements}
-            if number == 0:
+            if watch is None:
                 watch = client.watch(job, "totals", after_batch=-1)
             with_gone = sorted(every - expected.keys())
             asked.check(expected, with_gone)
@@ -198,6 +201,11 @@ class Asked:
         if isinstance(value, dict):
             value = value["v"]
         return int(value if self.kind == "aggregate" else getattr(value, "v", value))
+
+    def value(self, state: KvState | None) -> int:
+        """The total of a state that is there."""
+        assert state is not None
+        return self.number(state.get())
 
     def check(self, expected: Found, gone: list[tuple[int, int]]) -> None:
         client, job = self.client, self.job
@@ -225,12 +233,12 @@ class Asked:
             answer = self.rest("value", key="a", window_start=start, window_end=end)
             assert self.number(answer["value"]) == value
             with client.scan(job, "totals", window=TimeWindow(start, end)) as scan:
-                assert [(key, self.number(state.get())) for key, state in scan] == [("a", value)]
+                assert [(key, self.value(state)) for key, state in scan] == [("a", value)]
         for start, end in gone:
             with pytest.raises(UnknownKeyOrNamespaceError):
                 client.get_kv_state(job, "totals", "a", window=TimeWindow(start, end))
         newest = client.get_newest_window(job, "totals", "a")
-        assert (newest.window.start, newest.window.end) == max(expected)
+        assert newest.window == TimeWindow(*max(expected))
 
     def rest(self, what: str, **query: Any) -> Any:
         text = urllib.parse.urlencode({k: v for k, v in query.items() if v is not None})
@@ -261,9 +269,7 @@ class Asked:
 
     def by_scan(self) -> Found:
         with self.client.scan(self.job, "totals") as scan:
-            return {
-                (key.window.start, key.window.end): self.number(state.get()) for key, state in scan
-            }
+            return {(key.window.start, key.window.end): self.value(state) for key, state in scan}
 
     def by_frame(self) -> Found:
         frame = self.client.scan(self.job, "totals").to_pandas()

@@ -195,7 +195,7 @@ def window_range(start_us: int | None, end_us: int | None) -> query_pb2.WindowRa
     A server that does not know the microseconds has the bounds in milliseconds, rounded up, which
     select the same of its windows. Raises `ValueError` for a bound of more than 64 bits.
     """
-    wanted = query_pb2.WindowRange()
+    wanted = query_pb2.WindowRange(micros=True)
     if start_us is not None:
         wanted.from_ms = -(-start_us // 1000)
         if start_us % 1000:

@@ -10,7 +10,7 @@ from queryable_state.server.state_server.queries.key_reads import (
     gone_at,
 )
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import CorruptDataError
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, Reason
 from queryable_state.wire.keys.store_keys import RESULT_ELEMENT, namespace_end
 from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.values.value_codec import is_stale
@@ -74,6 +74,12 @@ def read_windows(
         if not found.windows:
             missing.append(position)
             continue
+        if not wanted.micros and any(each.end_ms < each.start_ms for each in found.windows):
+            raise InvalidRequestError(
+                f"state {route.name!r} has windows that are not of whole milliseconds, which this "
+                "client does not know: use a client of this server's version",
+                reason=Reason.UNSUPPORTED,
+            )
         serialized = found.SerializeToString()
         left -= len(serialized)
         if left < 0 and values:

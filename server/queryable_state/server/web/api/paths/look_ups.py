@@ -169,7 +169,8 @@ async def _windows(asked: Asked) -> object:
 
 def _micros(arguments: Mapping[str, Any], bound: str) -> int | None:
     """A bound in microseconds, given in these or in milliseconds; None: there is none."""
-    ms, us = arguments[f"{bound}_ms"], arguments[f"{bound}_us"]
+    ms: int | None = arguments[f"{bound}_ms"]
+    us: int | None = arguments[f"{bound}_us"]
     if ms is not None and us is not None:
         raise InvalidRequestError(f"give {bound}_ms or {bound}_us, not both")
     return us if ms is None else ms * 1000
