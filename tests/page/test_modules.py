@@ -76,3 +76,21 @@ async def test_an_operator_stands_right_of_all_its_inputs(
     code = f"Object.fromEntries(m.layOut({nodes}).nodes.map((node) => [node.id, node.x]))"
     places = await called(page, server, "parts/graph.js", code)
     assert places["a"] < places["b"] < places["c"]
+
+
+async def test_a_window_of_microseconds_is_shown_and_addressed_exactly(
+    page: Page, server: RecordedServer
+) -> None:
+    window = "{ start_us: 1767261600000500, end_us: 1767261600001000 }"
+    shown = await called(page, server, "parts/windows.js", f"m.windowText({window})")
+    assert shown == "2026-01-01 10:00:00.000500 \u2013 10:00:00.001Z"
+    span = await called(page, server, "parts/windows.js", f"m.spanOf({window})")
+    assert span == {"window_start_us": 1767261600000500, "window_end_us": 1767261600001000}
+    back = "m.windowIn({ window_start_us: '1767261600000500', window_end_us: '1767261600001000' })"
+    assert await called(page, server, "parts/windows.js", f"m.spanOf({back})") == span
+    same = f"m.sameSpan(m.spanOf({window}), m.spanOf({back}))"
+    assert await called(page, server, "parts/windows.js", same)
+    early = "m.windowText({ start_us: -1, end_us: 0 })"
+    assert await called(page, server, "parts/windows.js", early) == (
+        "1969-12-31 23:59:59.999999 \u2013 1970-01-01 00:00:00Z"
+    )

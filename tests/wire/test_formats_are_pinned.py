@@ -22,6 +22,7 @@ from queryable_state.wire.keys.store_keys import (
     RESULT_ELEMENT,
     VOID_NAMESPACE,
     list_element,
+    micros_namespace,
     window_namespace,
 )
 from queryable_state.wire.schema.instant import Instant
@@ -92,6 +93,7 @@ VALUES: dict[str, tuple[str, Any]] = {
 NAMESPACES = {
     "void": VOID_NAMESPACE,
     "window": window_namespace(-1000, 1_700_000_000_000),
+    "window of microseconds": micros_namespace(-1_000_000, 1_700_000_000_000_200),
 }
 
 ELEMENTS = {

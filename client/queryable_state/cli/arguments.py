@@ -212,7 +212,7 @@ def _window(given: str | None) -> TimeWindow | None:
     try:
         if not slash:
             raise ValueError("it has no slash")
-        return TimeWindow(_ms(start), _ms(end))
+        return TimeWindow(_time(start), _time(end))
     except ValueError as problem:
         raise InvalidRequestError(
             f"--window {given!r} is invalid: use START/END, as in "
@@ -220,10 +220,10 @@ def _window(given: str | None) -> TimeWindow | None:
         ) from problem
 
 
-def time_of(text: str, option: str) -> int:
-    """Milliseconds since the epoch of an ISO time or a number; `option` is named in errors."""
+def time_of(text: str, option: str) -> int | datetime:
+    """An ISO time, or a number of milliseconds since the epoch; `option` is named in errors."""
     try:
-        return _ms(text)
+        return _time(text)
     except ValueError as problem:
         raise InvalidRequestError(
             f"{option} {text!r} is invalid: use an ISO time, as in 2013-01-31T10:00:00Z, or "
@@ -231,10 +231,8 @@ def time_of(text: str, option: str) -> int:
         ) from problem
 
 
-def _ms(text: str) -> int:
+def _time(text: str) -> int | datetime:
     if text.removeprefix("-").isdecimal():
         return int(text)
     time = datetime.fromisoformat(text)
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    return round(time.timestamp() * 1000)
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time

@@ -125,18 +125,25 @@ def time_text(ms: int) -> str:
     return _beyond(ms) if time is None else time.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def iso_text(ms: int) -> str:
-    """Milliseconds since the epoch as an ISO time; the number if it is no time of the calendar."""
+def iso_text(ms: int, below_us: int = 0) -> str:
+    """Milliseconds since the epoch, and microseconds below them, as an ISO time.
+
+    The number of milliseconds if it is no time of the calendar.
+    """
     time = _time(ms)
     if time is None:
         return str(ms)
-    text = time.isoformat(timespec="milliseconds" if ms % 1000 else "seconds")
+    if below_us:
+        text = (time + timedelta(microseconds=below_us)).isoformat()
+    else:
+        text = time.isoformat(timespec="milliseconds" if ms % 1000 else "seconds")
     return text.replace("+00:00", "Z")
 
 
 def window_text(window: TimeWindow) -> str:
     """A window as `--window` takes it."""
-    return f"{iso_text(window.start)}/{iso_text(window.end)}"
+    start = iso_text(window.start, window.start_us % 1000)
+    return f"{start}/{iso_text(window.end, window.end_us % 1000)}"
 
 
 def _time(ms: int) -> datetime | None:

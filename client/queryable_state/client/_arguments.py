@@ -9,7 +9,7 @@ from uuid import UUID
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.addresses import join_address, parse_addresses, parse_host, parse_port
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.keys.time_window import TimeWindow, epoch_ms
+from queryable_state.wire.keys.time_window import TimeWindow, epoch_us, window_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -136,12 +136,10 @@ def checked_window_range(
     start: int | datetime | None, end: int | datetime | None, newest: object
 ) -> query_pb2.WindowRange:
     """Returns the range of a read of windows; raises `InvalidRequestError` for invalid bounds."""
-    wanted = query_pb2.WindowRange()
+    start_us = None if start is None else epoch_us(start, "start of the range")
+    end_us = None if end is None else epoch_us(end, "end of the range")
     try:
-        if start is not None:
-            wanted.from_ms = epoch_ms(start, "start of the range")
-        if end is not None:
-            wanted.to_ms = epoch_ms(end, "end of the range")
+        wanted = window_range(start_us, end_us)
     except ValueError as problem:
         raise InvalidRequestError(f"a bound of the range is not 64-bit: {problem}") from None
     if newest is not None:

@@ -314,19 +314,38 @@ class TimeWindow(_message.Message):
 
     START_MS_FIELD_NUMBER: _builtins.int
     END_MS_FIELD_NUMBER: _builtins.int
+    START_US_FIELD_NUMBER: _builtins.int
+    END_US_FIELD_NUMBER: _builtins.int
     start_ms: _builtins.int
+    """Of a window that is not of whole milliseconds: 1, with `end_ms` 0. A reader that does not know
+    the microseconds refuses it as a window that ends before it starts.
+    """
     end_ms: _builtins.int
+    start_us: _builtins.int
+    """Microseconds since the epoch, both or neither; they are the bounds. Set in all windows of a
+    state whose windows have microseconds.
+    """
+    end_us: _builtins.int
     def __init__(
         self,
         *,
         start_ms: _builtins.int = ...,
         end_ms: _builtins.int = ...,
+        start_us: _builtins.int | None = ...,
+        end_us: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_end_us", b"_end_us", "_start_us", b"_start_us", "end_us", b"end_us", "start_us", b"start_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_ms", b"end_ms", "start_ms", b"start_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_end_us", b"_end_us", "_start_us", b"_start_us", "end_ms", b"end_ms", "end_us", b"end_us", "start_ms", b"start_ms", "start_us", b"start_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__end_us: _TypeAlias = _typing.Literal["end_us"]  # noqa: Y015
+    _WhichOneofArgType__end_us: _TypeAlias = _typing.Literal["_end_us", b"_end_us"]  # noqa: Y015
+    _WhichOneofReturnType__start_us: _TypeAlias = _typing.Literal["start_us"]  # noqa: Y015
+    _WhichOneofArgType__start_us: _TypeAlias = _typing.Literal["_start_us", b"_start_us"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__end_us) -> _WhichOneofReturnType__end_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__start_us) -> _WhichOneofReturnType__start_us | None: ...
 
 Global___TimeWindow: _TypeAlias = TimeWindow  # noqa: Y015
 
@@ -340,6 +359,9 @@ class WindowRange(_message.Message):
     TO_MS_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     NEWEST_FIELD_NUMBER: _builtins.int
+    FROM_US_FIELD_NUMBER: _builtins.int
+    TO_US_FIELD_NUMBER: _builtins.int
+    MICROS_FIELD_NUMBER: _builtins.int
     from_ms: _builtins.int
     """Windows that start at this time or later; not set: from the first one."""
     to_ms: _builtins.int
@@ -348,6 +370,15 @@ class WindowRange(_message.Message):
     """At most this many of these; 0: all."""
     newest: _builtins.bool
     """With `limit`: the newest ones, not the oldest."""
+    from_us: _builtins.int
+    """Bounds in microseconds instead. `from_ms` and `to_ms` are then set, too, rounded up, which
+    means the same for windows of whole milliseconds.
+    """
+    to_us: _builtins.int
+    micros: _builtins.bool
+    """The reader knows `TimeWindow.start_us`. Else a read that finds a window which is not of whole
+    milliseconds is refused. Always so in JSON.
+    """
     def __init__(
         self,
         *,
@@ -355,19 +386,30 @@ class WindowRange(_message.Message):
         to_ms: _builtins.int | None = ...,
         limit: _builtins.int = ...,
         newest: _builtins.bool = ...,
+        from_us: _builtins.int | None = ...,
+        to_us: _builtins.int | None = ...,
+        micros: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms", "_to_ms", b"_to_ms", "from_ms", b"from_ms", "to_ms", b"to_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms", "_from_us", b"_from_us", "_to_ms", b"_to_ms", "_to_us", b"_to_us", "from_ms", b"from_ms", "from_us", b"from_us", "to_ms", b"to_ms", "to_us", b"to_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms", "_to_ms", b"_to_ms", "from_ms", b"from_ms", "limit", b"limit", "newest", b"newest", "to_ms", b"to_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms", "_from_us", b"_from_us", "_to_ms", b"_to_ms", "_to_us", b"_to_us", "from_ms", b"from_ms", "from_us", b"from_us", "limit", b"limit", "micros", b"micros", "newest", b"newest", "to_ms", b"to_ms", "to_us", b"to_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__from_ms: _TypeAlias = _typing.Literal["from_ms"]  # noqa: Y015
     _WhichOneofArgType__from_ms: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms"]  # noqa: Y015
+    _WhichOneofReturnType__from_us: _TypeAlias = _typing.Literal["from_us"]  # noqa: Y015
+    _WhichOneofArgType__from_us: _TypeAlias = _typing.Literal["_from_us", b"_from_us"]  # noqa: Y015
     _WhichOneofReturnType__to_ms: _TypeAlias = _typing.Literal["to_ms"]  # noqa: Y015
     _WhichOneofArgType__to_ms: _TypeAlias = _typing.Literal["_to_ms", b"_to_ms"]  # noqa: Y015
+    _WhichOneofReturnType__to_us: _TypeAlias = _typing.Literal["to_us"]  # noqa: Y015
+    _WhichOneofArgType__to_us: _TypeAlias = _typing.Literal["_to_us", b"_to_us"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__from_ms) -> _WhichOneofReturnType__from_ms | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__from_us) -> _WhichOneofReturnType__from_us | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__to_ms) -> _WhichOneofReturnType__to_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__to_us) -> _WhichOneofReturnType__to_us | None: ...
 
 Global___WindowRange: _TypeAlias = WindowRange  # noqa: Y015
 
@@ -510,7 +552,8 @@ class GetKvStateResponse(_message.Message):
     SIZE: {"elements": 3, "value_bytes": 120}.
     SLICE: {"elements": [7, 8], "start": 0, "limit": 2, "length": 3}.
     WINDOWS: [{"window": {"start_ms": 0, "end_ms": 10}, "value": 7}]; with a TTL each also has
-    "remaining_ms"; [] if there is none. A TIMER state, likewise: [{"clock": "EVENT_TIME", "timestamp_ms": 10, "window": null}].
+    "remaining_ms"; [] if there is none. A window that is not of whole milliseconds is
+    {"start_us": 200, "end_us": 400}. A TIMER state, likewise: [{"clock": "EVENT_TIME", "timestamp_ms": 10, "window": null}].
     """
     remaining_ms: _builtins.int
     """Milliseconds from the read until the value expires, of a LIST or MAP until its last element

@@ -266,7 +266,9 @@ class StateRegistration(_message.Message):
 
     @_builtins.property
     def namespace_type(self) -> _types_pb2.TypeInfo:
-        """Absent: only the void namespace. ROW(start_ms LONG, end_ms LONG): time windows."""
+        """Absent: only the void namespace. ROW(start_ms LONG, end_ms LONG): time windows.
+        ROW(start_us LONG, end_us LONG): time windows whose bounds have microseconds.
+        """
 
     @_builtins.property
     def value_types(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaVersion]:

@@ -38,6 +38,7 @@ _FLOATS = (Kind.FLOAT, Kind.DOUBLE)
 _SPECIALS = ("NaN", "Infinity", "-Infinity")
 # A window that Spark groups by, given as windows of our own state are.
 _WINDOW_NAMES = {"start_ms", "end_ms"}
+_MICROS_NAMES = {"start_us", "end_us"}
 
 
 def key_json_of(word: str, key_type: TypeInfo) -> str:
@@ -100,6 +101,11 @@ def _fields_from_json(value: Any, info: TypeInfo, path: str) -> Any:
     names = [f.name for f in info.fields]
     if isinstance(value, dict) and set(value) == _WINDOW_NAMES and is_window_type(info):
         return key_values(info, path)(TimeWindow(value["start_ms"], value["end_ms"]))
+    if isinstance(value, dict) and set(value) == _MICROS_NAMES and is_window_type(info):
+        bounds = [value["start_us"], value["end_us"]]
+        if not all(type(each) is int for each in bounds):
+            raise KeyTypeError(f"{path}: start_us and end_us must be whole numbers")
+        return key_values(info, path)(TimeWindow.of_micros(*bounds))
     if info.kind == Kind.ROW and isinstance(value, dict):
         if set(value) != set(names):
             raise KeyTypeError(f"{path} needs the fields {names}, not {_brief(list(value))}")

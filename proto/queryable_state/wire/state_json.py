@@ -10,6 +10,7 @@ from queryable_state.wire.errors import InvalidRequestError, Reason
 from queryable_state.wire.json_text import key_from_json, key_json_of, to_jsonable
 from queryable_state.wire.keys.key_prefix import key_prefix_from_json
 from queryable_state.wire.keys.pending_timers import timers_jsonable
+from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.operator_state import OPERATOR_KINDS
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.state_codecs import StateCodecs, StateKind, decode_list
@@ -127,7 +128,7 @@ class StateJson:
         texts = []
         for window, records in zip(found.windows, found.records, strict=True):
             text = {
-                "window": {"start_ms": window.start_ms, "end_ms": window.end_ms},
+                "window": TimeWindow.of_proto(window).jsonable(),
                 "value": self._jsonable(records),
             }
             life_ms = remaining_ms(records.values, info)

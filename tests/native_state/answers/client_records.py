@@ -40,7 +40,7 @@ def records_of(state: StateDefinition, key: Any, value: KvState) -> Iterator[Rec
     window = None
     if state.namespace_type is not None:
         key, time_window = key
-        window = (time_window.start, time_window.end)
+        window = (time_window.start_us, time_window.end_us)
     columns = plain(key) if state.key_type.kind == Kind.ROW else [plain(key)]
     is_row = state.value_type is not None and state.value_type.kind == Kind.ROW
 

@@ -69,7 +69,7 @@ def _aggregate(state: StateDefinition, row: Row) -> Record:
 def _session(state: StateDefinition, row: Row) -> Record:
     columns = len(row["key"]) - 1
     start, end = row["value"][columns]
-    window = (start // 1000, end // 1000)
+    window = (start, end)
     return Record(row["partition_id"], row["key"][:-1], window, None, row["value"][columns:])
 
 

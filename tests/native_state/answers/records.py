@@ -18,7 +18,7 @@ class Record(NamedTuple):
     key: Any
     """The grouping columns."""
     window: Any
-    """Of session windows: start and end in milliseconds."""
+    """Of session windows: start and end in microseconds."""
     element: Any
     """The key of a map's entry; the time of a timer."""
     value: Any

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.keys.key_codec import KeyCodec
-from queryable_state.wire.keys.store_keys import namespace_end, window_of
+from queryable_state.wire.keys.store_keys import micros_of_window, namespace_end
 from queryable_state.wire.keys.timer_keys import timer_of
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.values.value_codec import ValueCodec
@@ -65,7 +65,7 @@ def _of_partition(layout: StateLayout, partition: int, raw: RawPartition) -> lis
             Decoded(
                 int.from_bytes(record_key[:2]),
                 plain(key) if definition.key_type.kind == Kind.ROW else [plain(key)],
-                window_of(record_key[key_end:end]),
+                micros_of_window(record_key[key_end:end]),
                 element,
                 value[0] if value is not None and is_list else value,
             )

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import count, groupby
 
-import pytest
 from tests.native_state.operators.decoded_records import scanned
 from tests.native_state.operators.state_fixture import load
 
 from queryable_state.server.native_state.operators.layouts.window_layout import SessionLayout
-from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.keys.store_keys import window_namespace
-from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
+from queryable_state.wire.keys.store_keys import micros_namespace
+from queryable_state.wire.keys.time_window import MICROS_WINDOW_TYPE
 
 
 def test_each_session_is_a_window_of_its_key() -> None:
     """Key, window and buffers equal Spark's; the value has the exact window, too."""
     fixture = load("sessions")
     definition = fixture.layouts["sessions"].definition
-    assert definition.namespace_type == TIME_WINDOW_TYPE
+    assert definition.namespace_type == MICROS_WINDOW_TYPE
     assert definition.key_type.simple_string() == "string"
     expected = []
     for row in fixture.expected["0.default"]:
         _, (start, end), *buffers = row["value"]
-        window = start // 1000, end // 1000
+        window = start, end
         expected.append((row["partition_id"], row["key"][:1], window, [[start, end], *buffers]))
     found = [
         (each.partition, each.key, each.window, each.value) for each in scanned(fixture, "sessions")
@@ -40,8 +38,8 @@ def test_one_session_is_read_by_its_window() -> None:
     namespace = key[-17:]
     assert layout.prefix(raw, key) == [(key, value)]
     wire_key = key[: -len(namespace)]
-    assert layout.get(raw, wire_key + window_namespace(0, 1)) is None
-    assert layout.prefix(raw, wire_key + window_namespace(0, 1)) == []
+    assert layout.get(raw, wire_key + micros_namespace(0, 1)) is None
+    assert layout.prefix(raw, wire_key + micros_namespace(0, 1)) == []
 
 
 def test_a_scan_of_windows_goes_on_within_a_key() -> None:
@@ -54,20 +52,19 @@ def test_a_scan_of_windows_goes_on_within_a_key() -> None:
         assert list(layout.scan(raw, 0, key)) == records[position + 1 :]
 
 
-def test_sessions_within_a_millisecond_are_refused_not_hidden() -> None:
-    """Their windows are the same in milliseconds: one of them would be the answer for both."""
+def test_sessions_within_a_millisecond_are_apart() -> None:
+    """Each is a record of its own, in order, and is read by its own bounds."""
     fixture = load("sessions")
     layout = fixture.layouts["sessions"]
     assert isinstance(layout, SessionLayout)
-    starts = iter(range(100))
+    starts = count()
     close = SessionLayout(layout.definition, layout._table, lambda raw: (next(starts), 900, raw))
     raw = fixture.partitions(layout)[0]
     keys = [key[:-17] for key, _ in layout.scan(raw, 0)]
     several = next(key for key, same in groupby(keys) if len(list(same)) > 1)
-    for read in (
-        lambda: close.get(raw, several + window_namespace(0, 0)),
-        lambda: close.prefix(raw, several),
-        lambda: list(close.scan(raw, 0)),
-    ):
-        with pytest.raises(InvalidRequestError, match=r"less than a millisecond, \(0, 0\)"):
-            read()
+    found = [key for key, _ in close.prefix(raw, several)]
+    assert len(found) == keys.count(several)
+    assert found == sorted(set(found))
+    starts = count()
+    assert close.get(raw, several + micros_namespace(1, 900)) is not None
+    assert len(list(close.scan(raw, 0))) == len(keys)

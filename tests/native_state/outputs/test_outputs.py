@@ -138,4 +138,4 @@ def _record(key: Iterable[Any], value: Any) -> Record:
 def _session(row: Row) -> Record:
     start, end = row["session_window"]
     value = [row["session_window"], row["clicks"], row["n"]]
-    return Record(ANY_PARTITION, [row["user"]], (start // 1000, end // 1000), None, value)
+    return Record(ANY_PARTITION, [row["user"]], (start, end), None, value)

@@ -13,7 +13,7 @@ from queryable_state.v1 import registration_pb2
 from queryable_state.wire.arrow.arrow_types import arrow_type, field_names
 from queryable_state.wire.arrow.arrow_values import to_arrow_value
 from queryable_state.wire.errors import SerializationError
-from queryable_state.wire.keys.time_window import is_windowed
+from queryable_state.wire.keys.time_window import has_micros, is_windowed
 from queryable_state.wire.rows import row_values
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.values.pickled import PickledValue
@@ -36,7 +36,8 @@ _TIMERS = pa.list_(
         ]
     )
 )
-_INSTANT = pa.timestamp("ms", tz="UTC")
+_INSTANT_MS = pa.timestamp("ms", tz="UTC")
+_INSTANT_US = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,10 @@ class ArrowColumns:
         timers = registration.kind == _StateKind.TIMER
         self._windowed = is_windowed(registration) and not one_window and not timers
         self._keys = _Fields("key", TypeInfo.from_proto(registration.key_type), prefix="key_")
+        self._micros = has_micros(registration)
+        instant = _INSTANT_US if self._micros else _INSTANT_MS
         self._windows = (
-            [_Column("window_start", _INSTANT), _Column("window_end", _INSTANT)]
+            [_Column("window_start", instant), _Column("window_end", instant)]
             if self._windowed
             else []
         )
@@ -99,9 +102,10 @@ class ArrowColumns:
         arrays = []
         if self._windowed:
             starts, ends = self._windows
+            micros = self._micros
             arrays = [
-                starts.array([window.start for _, window in keys]),
-                ends.array([window.end for _, window in keys]),
+                starts.array([window.start_us if micros else window.start for _, window in keys]),
+                ends.array([window.end_us if micros else window.end for _, window in keys]),
             ]
             keys = [key for key, _ in keys]
         arrays = [*self._keys.arrays(keys), *arrays]

@@ -270,7 +270,7 @@ class Scan(ArrowScan):
         for each in message.keys:
             key = decode_key(each.key)
             if each.HasField("window"):
-                window = TimeWindow(each.window.start_ms, each.window.end_ms)
+                window = TimeWindow.of_proto(each.window)
                 key = WindowedKey(key, window)
                 context = DecodeContext(answer_codecs, message.info, window)
             page.append((key, None if keys_only else scanned_state(kind, each, context)))

@@ -44,7 +44,7 @@ class ReceivedChange(NamedTuple):
         change, codecs = self.change, self.codecs
         window = map_key = None
         if change.HasField("window"):
-            window = TimeWindow(change.window.start_ms, change.window.end_ms)
+            window = TimeWindow.of_proto(change.window)
         if self.kind == registration_pb2.MAP and change.element:
             assert codecs.map_key is not None
             map_key = codecs.map_key.decode_all(change.element)

@@ -33,7 +33,7 @@ def key_values(info: TypeInfo, path: str) -> Callable[[Any], Sequence[Any]]:
         if not isinstance(value, TimeWindow):
             return values_of(value)
         try:
-            return start_of(value.start * 1000), end_of(value.end * 1000)
+            return start_of(value.start_us), end_of(value.end_us)
         except ValueError as problem:
             raise KeyTypeError(f"{path} cannot be {value}: {problem}") from None
 

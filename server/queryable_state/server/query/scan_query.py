@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, window_namespace
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, namespace_of
 
 
 class KeyGroupRun(NamedTuple):
@@ -22,7 +22,7 @@ def position_of(scanned: query_pb2.ScannedKey) -> bytes:
     namespace of its window. As `ScanQuery.after`."""
     if not scanned.HasField("window"):
         return scanned.key
-    return scanned.key + window_namespace(scanned.window.start_ms, scanned.window.end_ms)
+    return scanned.key + namespace_of(scanned.window)
 
 
 @dataclass(frozen=True, kw_only=True)

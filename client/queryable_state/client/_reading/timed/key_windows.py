@@ -74,7 +74,7 @@ def _states(data: bytes, context: DecodeContext) -> dict[TimeWindow, KvState]:
         )
     states = {}
     for each, records in zip(found.windows, found.records, strict=True):
-        window = TimeWindow(each.start_ms, each.end_ms)
+        window = TimeWindow.of_proto(each)
         of_window = DecodeContext(context.codecs, context.proto, window)
         states[window] = state_of(context.codecs.kind, records, of_window)
     return states

@@ -8,7 +8,7 @@ from queryable_state.server.native_state.operators.layouts.key_columns import Ke
 from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
 from queryable_state.server.native_state.operators.layouts.window_layout import SessionLayout
 from queryable_state.v1 import registration_pb2
-from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
+from queryable_state.wire.keys.time_window import MICROS_WINDOW_TYPE
 from queryable_state.wire.schema.type_model import Kind
 from queryable_state.wire.values.scalars import micros_of
 
@@ -45,7 +45,7 @@ def session_windows(operator: OperatorTables) -> list[StateLayout]:
         kind=registration_pb2.VALUE,
         key_type=keys.key_type,
         value_type=values.value_type,
-        namespace_type=TIME_WINDOW_TYPE,
+        namespace_type=MICROS_WINDOW_TYPE,
         partitions=None if key_fields else 1,
         operator="sessions",
         format=f"state format {version}",

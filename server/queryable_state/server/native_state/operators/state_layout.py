@@ -76,7 +76,7 @@ class StateDefinition:
     map_key_type: TypeInfo | None = None
     """The keys of a MAP's entries; None for other kinds."""
     namespace_type: TypeInfo | None = None
-    """`TIME_WINDOW_TYPE` for session windows, else None."""
+    """`MICROS_WINDOW_TYPE` for session windows, else None."""
     partitions: int
     """State partitions, which are its key groups: `max_parallelism` of the registration."""
     has_ttl: bool = False

@@ -22,7 +22,7 @@ def scope_of(
 ) -> bytes:
     """Returns the encoded namespace that a request names; empty: none."""
     if request.WhichOneof("scope") == "window":
-        return TimeWindow(request.window.start_ms, request.window.end_ms).namespace
+        return TimeWindow.of_proto(request.window).namespace
     return request.namespace
 
 
@@ -54,9 +54,23 @@ def query_of(
             query.ranges.append(request.range)
         if request.HasField("windows"):
             query.windows.append(request.windows)
+        if request.key_json:
+            _set_micros(query)
         return query
     query.ranges.extend(request.ranges)
     query.windows.extend(request.windows)
+    if request.keys_json:
+        _set_micros(query)
     if request.HasField("at_version"):
         query.at_version = request.at_version
     return query
+
+
+def _set_micros(query: query_pb2.Query) -> None:
+    """Lets a query whose answer becomes JSON find windows of microseconds, which JSON names."""
+    if query.read != query_pb2.WINDOWS:
+        return
+    if not query.windows:
+        query.windows.add()
+    for wanted in query.windows:
+        wanted.micros = True

@@ -21,7 +21,7 @@ from queryable_state.wire.errors import (
     VersionGoneError,
 )
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
-from queryable_state.wire.keys.time_window import check_window, is_windowed
+from queryable_state.wire.keys.time_window import check_window, is_windowed, stored_namespace
 from queryable_state.wire.operator_state import refuse_scan
 from queryable_state.wire.values.lifetime import remaining_ms
 
@@ -164,7 +164,7 @@ def _namespace(request: query_pb2.ScanKvStateRequest, located: LocatedState) -> 
     state, namespace = located.registration, scope_of(request)
     if namespace:
         check_window(state, namespace)
-        return namespace
+        return stored_namespace(state, namespace)
     every = is_windowed(state) or state.kind == registration_pb2.TIMER
     return b"" if every else VOID_NAMESPACE
 

@@ -8,7 +8,7 @@ from queryable_state.server.state_server.queries.key_reads import MANY_RECORDS
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import CorruptDataError, LimitExceededError
 from queryable_state.wire.keys.key_codec import KeyCodec
-from queryable_state.wire.keys.store_keys import RESULT_ELEMENT, namespace_end, window_of
+from queryable_state.wire.keys.store_keys import RESULT_ELEMENT, namespace_end, write_window
 from queryable_state.wire.schema.types import TypeInfo
 from queryable_state.wire.values.lifetime import gone_ms
 from queryable_state.wire.values.value_codec import is_stale
@@ -222,10 +222,10 @@ class ScannedKeys:
 
 
 def _window(namespace: bytes) -> query_pb2.TimeWindow:
-    window = window_of(namespace)
-    if window is None:
+    window = query_pb2.TimeWindow()
+    if not write_window(namespace, window):
         raise CorruptDataError("a state with windows has a record outside of windows")
-    return query_pb2.TimeWindow(start_ms=window[0], end_ms=window[1])
+    return window
 
 
 class _Key:

@@ -39,7 +39,7 @@ from queryable_state.server.state_server.read_trace import ReadTrace
 from queryable_state.server.state_server.watches.state_watch import watched
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InternalError, QueryableStateError, VersionGoneError
-from queryable_state.wire.keys.time_window import check_window
+from queryable_state.wire.keys.time_window import check_window, stored_namespace
 from queryable_state.wire.operator_state import OPERATOR_KINDS
 
 if TYPE_CHECKING:
@@ -262,6 +262,7 @@ class StateReader:
         limits, read = self.limits, query.read
         if query.namespace or route.is_windowed or read == query_pb2.WINDOWS:
             check_window(route.registration, query.namespace, read)
+            query.namespace = stored_namespace(route.registration, query.namespace)
         if route.registration.kind in OPERATOR_KINDS:
             values, missing = read_operator_state(
                 route, query, keys, failures, readers.operator_states(), limits, counted

@@ -10,7 +10,7 @@ from queryable_state.server.state_server.queries.key_reads import (
     gone_at,
 )
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import CorruptDataError
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, Reason
 from queryable_state.wire.keys.store_keys import RESULT_ELEMENT, namespace_end
 from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.values.value_codec import is_stale
@@ -74,6 +74,12 @@ def read_windows(
         if not found.windows:
             missing.append(position)
             continue
+        if not wanted.micros and any(each.end_ms < each.start_ms for each in found.windows):
+            raise InvalidRequestError(
+                f"state {route.name!r} has windows that are not of whole milliseconds, which this "
+                "client does not know: use a client of this server's version",
+                reason=Reason.UNSUPPORTED,
+            )
         serialized = found.SerializeToString()
         left -= len(serialized)
         if left < 0 and values:
@@ -119,9 +125,23 @@ class _Windows:
 
 
 def _is_wanted(window: TimeWindow, wanted: query_pb2.WindowRange) -> bool:
-    return (not wanted.HasField("from_ms") or window.start >= wanted.from_ms) and (
-        not wanted.HasField("to_ms") or window.start < wanted.to_ms
+    start_us, end_us = _bounds(wanted)
+    return (start_us is None or window.start_us >= start_us) and (
+        end_us is None or window.start_us < end_us
     )
+
+
+def _bounds(wanted: query_pb2.WindowRange) -> tuple[int | None, int | None]:
+    start_us = end_us = None
+    if wanted.HasField("from_us"):
+        start_us = wanted.from_us
+    elif wanted.HasField("from_ms"):
+        start_us = wanted.from_ms * 1000
+    if wanted.HasField("to_us"):
+        end_us = wanted.to_us
+    elif wanted.HasField("to_ms"):
+        end_us = wanted.to_ms * 1000
+    return start_us, end_us
 
 
 def _answer(
@@ -132,6 +152,6 @@ def _answer(
     if wanted.limit:
         windows = windows[-wanted.limit :] if wanted.newest else windows[: wanted.limit]
     return query_pb2.KeyWindows(
-        windows=[query_pb2.TimeWindow(start_ms=each.start, end_ms=each.end) for each in windows],
+        windows=[each.to_proto() for each in windows],
         records=[found[each] for each in windows],
     )

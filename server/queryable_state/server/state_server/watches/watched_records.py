@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.storage.key_order import prefix_end
 from queryable_state.v1 import registration_pb2, watch_pb2
-from queryable_state.wire.keys.store_keys import ACCUMULATOR_ELEMENT, namespace_end, window_of
+from queryable_state.wire.keys.store_keys import (
+    ACCUMULATOR_ELEMENT,
+    VOID_NAMESPACE,
+    namespace_end,
+    write_window,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,9 +89,9 @@ class RecordChanges:
             # Tasks delete without a look whether there was a value.
             return 0
         change = message.changes.add(key=position[:end], element=element)
-        window = window_of(position[end:namespace_ends])
-        if window is not None:
-            change.window.start_ms, change.window.end_ms = window
+        namespace = position[end:namespace_ends]
+        if namespace != VOID_NAMESPACE:
+            write_window(namespace, change.window)
         if is_clear:
             change.kind = watch_pb2.CLEAR
             return len(position)

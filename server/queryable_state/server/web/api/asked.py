@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.keys.time_window import TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,13 +53,26 @@ class Asked:
             "min_version": arguments["min_version"] or 0,
             "max_staleness_ms": arguments["max_staleness_ms"] or 0,
         }
-        start, end = arguments.get("window_start"), arguments.get("window_end")
-        if (start is None) != (end is None):
-            raise InvalidRequestError("give both window_start and window_end, or neither")
-        if start is not None and end is not None:
-            if start >= end:
-                raise InvalidRequestError(
-                    f"window_start is {start} and window_end {end}: a window ends after its start"
-                )
-            options["window"] = query_pb2.TimeWindow(start_ms=start, end_ms=end)
+        window = _window(arguments, "window_start", "window_end")
+        micros = _window(arguments, "window_start_us", "window_end_us")
+        if window is not None and micros is not None:
+            raise InvalidRequestError("give window_start and window_end, or both with _us")
+        if window is not None:
+            options["window"] = query_pb2.TimeWindow(start_ms=window[0], end_ms=window[1])
+        if micros is not None:
+            options["window"] = TimeWindow.of_micros(*micros).to_proto()
         return options
+
+
+def _window(arguments: Mapping[str, Any], first: str, last: str) -> tuple[int, int] | None:
+    """The bounds of a window in two parameters; None if it is in neither."""
+    start, end = arguments.get(first), arguments.get(last)
+    if (start is None) != (end is None):
+        raise InvalidRequestError(f"give both {first} and {last}, or neither")
+    if start is None or end is None:
+        return None
+    if start >= end:
+        raise InvalidRequestError(
+            f"{first} is {start} and {last} {end}: a window ends after its start"
+        )
+    return start, end

@@ -152,6 +152,18 @@ WINDOW = (
         least=LEAST_MS,
         meaning="End of the time window, exclusive.",
     ),
+    Parameter(
+        name="window_start_us",
+        kind="whole number",
+        least=LEAST_MS,
+        meaning="Instead of window_start: the start in microseconds; give window_end_us too.",
+    ),
+    Parameter(
+        name="window_end_us",
+        kind="whole number",
+        least=LEAST_MS,
+        meaning="Instead of window_end: the end in microseconds, exclusive.",
+    ),
 )
 READING = (CONSISTENCY, ALLOW_INCOMPLETE, MIN_VERSION, MAX_STALENESS, TIMEOUT)
 """Options of every read."""

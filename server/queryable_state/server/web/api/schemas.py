@@ -35,6 +35,13 @@ TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}
 FLAG = {"type": "boolean"}
 ANYTHING: dict[str, Any] = {}
+WINDOW = {
+    "type": "object",
+    "description": "start_ms and end_ms, or start_us and end_us if they are no whole milliseconds.",
+    "properties": {
+        name: {"type": "integer"} for name in ("start_ms", "end_ms", "start_us", "end_us")
+    },
+}
 
 
 def of(message: type[Message]) -> dict[str, Any]:

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class TimerLayout(GroupedLayout):
-    """A TIMER whose raw keys are a struct of the grouping key and the time in milliseconds."""
+    """A TIMER whose raw keys are a struct of the grouping key and the time.
+
+    Milliseconds are Spark's own resolution of timers, as of TTL and watermarks.
+    """
 
     def __init__(self, definition: StateDefinition, table: RawTable, clock: Clock) -> None:
         super().__init__(definition, table)

@@ -22,8 +22,11 @@ from queryable_state.server.web.api.route import JsonText, Route, refuse_constan
 from queryable_state.server.web.http.error_answers import error_json
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+from queryable_state.wire.keys.time_window import window_range
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from queryable_state.server.web.api.asked import Asked
 
 _MAP_KEY = Parameter(
@@ -46,6 +49,18 @@ _RANGE = (
         kind="whole number",
         least=LEAST_MS,
         meaning="Only windows that start before this time.",
+    ),
+    Parameter(
+        name="from_us",
+        kind="whole number",
+        least=LEAST_MS,
+        meaning="Instead of from_ms, in microseconds.",
+    ),
+    Parameter(
+        name="to_us",
+        kind="whole number",
+        least=LEAST_MS,
+        meaning="Instead of to_ms, in microseconds.",
     ),
     Parameter(
         name="newest",
@@ -141,17 +156,24 @@ def _written_key(key: object) -> str:
 async def _windows(asked: Asked) -> object:
     arguments = asked.arguments
     newest = arguments["newest"]
-    windows = query_pb2.WindowRange(limit=newest or 0, newest=newest is not None)
-    if arguments["from_ms"] is not None:
-        windows.from_ms = arguments["from_ms"]
-    if arguments["to_ms"] is not None:
-        windows.to_ms = arguments["to_ms"]
+    windows = window_range(_micros(arguments, "from"), _micros(arguments, "to"))
+    if newest is not None:
+        windows.limit, windows.newest = newest, True
     request = query_pb2.GetKvStateRequest(
         **asked.read_options(), read=query_pb2.WINDOWS, windows=windows
     )
     await _set_key(asked, request)
     found = await asked.call("GetKvState", request)
     return {"key": JsonText(request.key_json), **_found(found, "windows")}
+
+
+def _micros(arguments: Mapping[str, Any], bound: str) -> int | None:
+    """A bound in microseconds, given in these or in milliseconds; None: there is none."""
+    ms: int | None = arguments[f"{bound}_ms"]
+    us: int | None = arguments[f"{bound}_us"]
+    if ms is not None and us is not None:
+        raise InvalidRequestError(f"give {bound}_ms or {bound}_us, not both")
+    return us if ms is None else ms * 1000
 
 
 async def _timers(asked: Asked) -> object:

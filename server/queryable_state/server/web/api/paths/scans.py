@@ -14,6 +14,7 @@ from queryable_state.server.web.http.error_answers import error_json
 from queryable_state.server.web.in_process_service import EnoughError
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+from queryable_state.wire.keys.time_window import TimeWindow
 
 if TYPE_CHECKING:
     from queryable_state.server.web.api.asked import Asked
@@ -90,7 +91,7 @@ def _scanned(found: query_pb2.ScannedKey) -> dict[str, Any]:
     if found.HasField("remaining_ms"):
         answer["remaining_ms"] = found.remaining_ms
     if found.HasField("window"):
-        answer["window"] = message_json(found.window)
+        answer["window"] = TimeWindow.of_proto(found.window).jsonable()
     return answer
 
 
@@ -143,7 +144,7 @@ ROUTES = (
                     key=schemas.ANYTHING,
                     value=schemas.ANYTHING,
                     remaining_ms=schemas.NUMBER,
-                    window=schemas.of(query_pb2.TimeWindow),
+                    window=schemas.WINDOW,
                     error=schemas.COMPONENTS["Error"]["properties"]["error"],
                 )
             ),

@@ -11,6 +11,7 @@ from queryable_state.server.web.api.proto_json import message_json
 from queryable_state.server.web.api.route import Event, EventStream, JsonText, Route, written
 from queryable_state.v1 import watch_pb2
 from queryable_state.wire.errors import InvalidRequestError, shown
+from queryable_state.wire.keys.time_window import TimeWindow
 
 if TYPE_CHECKING:
     from queryable_state.server.web.api.asked import Asked
@@ -110,7 +111,7 @@ def _change(change: watch_pb2.KvChange) -> dict[str, Any]:
         if text:
             found[name] = JsonText(text)
     if change.HasField("window"):
-        found["window"] = message_json(change.window)
+        found["window"] = TimeWindow.of_proto(change.window).jsonable()
     found["old_unknown"] = change.old_unknown
     return found
 

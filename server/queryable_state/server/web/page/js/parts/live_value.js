@@ -10,7 +10,7 @@ import { Chart } from "./chart.js";
 import { Mark, Notice, Failure } from "./ui.js";
 import { Value, brief, numbersIn } from "./value.js";
 import { toJson } from "../lib/json.js";
-import { windowText } from "./windows.js";
+import { sameSpan, spanOf, windowText } from "./windows.js";
 
 const IDLE_MS = 10_000;
 const POLL_MS = 1000;
@@ -18,11 +18,6 @@ const MOST_SAMPLES = 600;
 const MOST_CHANGES = 100;
 // Their change carries the whole new value.
 const WHOLE = new Set(["VALUE", "REDUCING"]);
-
-function sameWindow(change, window) {
-  if (!window?.window_start) return !change.window;
-  return change.window?.start_ms === Number(window.window_start);
-}
 
 /** The newest value of a key with its batch, its changes, and the numbers in it over time. */
 export function useLiveValue({ job, state, keyName, window, kind, live }) {
@@ -42,7 +37,7 @@ export function useLiveValue({ job, state, keyName, window, kind, live }) {
     return [...last, { at, numbers }].slice(-MOST_SAMPLES);
   });
   const onChanges = (batch) => {
-    const own = batch.filter((change) => sameWindow(change, window));
+    const own = batch.filter((change) => sameSpan(spanOf(change.window), window ?? {}));
     if (!own.length) return;
     setChanges((last) => [...own.reverse(), ...last].slice(0, MOST_CHANGES));
     const last = own[0];

@@ -4,7 +4,7 @@ import { ask, statePath } from "../lib/api.js";
 import { clock, count, duration, plural } from "../lib/format.js";
 import { linkTo } from "../lib/routes.js";
 import { html, useEffect, useRef, useState } from "../lib/view.js";
-import { windowText } from "./windows.js";
+import { spanOf, windowText } from "./windows.js";
 import { keyText, shownKey } from "./types.js";
 import { brief } from "./value.js";
 import { Failure, Notice } from "./ui.js";
@@ -53,7 +53,7 @@ export function Scan({ job, state, prefix, onKeys, windowed, type }) {
       <thead><tr><th>key</th>${windowed ? html`<th>window</th>` : null}<th>value</th>${withExpiry ? html`<th class="number">expires in</th>` : null}<th><span class="sr-only">actions</span></th></tr></thead>
       <tbody>${scan.keys.map((each, index) => {
         const key = keyText(each.key);
-        const span = each.window ? { window_start: each.window.start_ms, window_end: each.window.end_ms } : {};
+        const span = spanOf(each.window);
         return html`<tr key=${`${index} ${key}`}>
           <th scope="row" class="key"><a class="mono" href=${linkTo("key", { job, state }, { key, ...span })}>${shownKey(key)}</a></th>
           ${windowed ? html`<td data-label="window">${each.window ? windowText(each.window) : "–"}</td>` : null}

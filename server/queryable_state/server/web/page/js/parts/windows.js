@@ -11,9 +11,42 @@ import { Value } from "./value.js";
 const PERIOD_MS = 3000;
 const NEWEST = 50;
 
-/** A window with its date once: `2013-01-31 10:00:00 – 11:00:00Z`. */
+/** The window as parameters of an address: its exact bounds. */
+export function spanOf(window) {
+  if (!window) return {};
+  return window.start_us === undefined
+    ? { window_start: window.start_ms, window_end: window.end_ms }
+    : { window_start_us: window.start_us, window_end_us: window.end_us };
+}
+
+/** The window of the parameters of an address; undefined if they name none. */
+export function windowIn(span) {
+  if (span?.window_start_us) return { start_us: Number(span.window_start_us), end_us: Number(span.window_end_us) };
+  return span?.window_start ? { start_ms: Number(span.window_start), end_ms: Number(span.window_end) } : undefined;
+}
+
+/** True if both name the same window, or both none. */
+export function sameSpan(one, other) {
+  return String(new URLSearchParams(one)) === String(new URLSearchParams(other));
+}
+
+function microsText(us) {
+  const below = ((us % 1000) + 1000) % 1000;
+  const text = utc((us - below) / 1000);
+  return below ? `${text.includes(".") ? text.replace("Z", "") : text.replace("Z", ".000")}${String(below).padStart(3, "0")}Z` : text;
+}
+
+function lengthText(window) {
+  if (window.start_us === undefined) return duration(window.end_ms - window.start_ms);
+  const length = window.end_us - window.start_us;
+  return length < 1000 ? `${length} µs` : duration(length / 1000);
+}
+
+/** A window with its date once: `2013-01-31 10:00:00 – 11:00:00Z`; with microseconds where it has them. */
 export function windowText(window) {
-  const [start, end] = [utc(window.start_ms), utc(window.end_ms)];
+  const [start, end] = window.start_us === undefined
+    ? [utc(window.start_ms), utc(window.end_ms)]
+    : [microsText(Number(window.start_us)), microsText(Number(window.end_us))];
   const sameDay = start.slice(0, 10) === end.slice(0, 10);
   return `${start.replace(/Z$/, "")} – ${sameDay ? end.slice(11) : end}`;
 }
@@ -27,11 +60,11 @@ export function Windows({ job, state, keyName, type, chosen }) {
       <caption>newest first${windows.length === NEWEST ? `, the last ${NEWEST}` : ""}</caption>
       <thead><tr><th>window</th><th class="number">long</th><th>value</th></tr></thead>
       <tbody>${windows.map((each) => {
-        const span = { window_start: each.window.start_ms, window_end: each.window.end_ms };
-        const here = chosen && Number(chosen.window_start) === each.window.start_ms;
-        return html`<tr key=${each.window.start_ms} aria-current=${here ? "true" : undefined}>
+        const span = spanOf(each.window);
+        const here = chosen && sameSpan(span, chosen);
+        return html`<tr key=${Object.values(span).join()} aria-current=${here ? "true" : undefined}>
           <th scope="row"><a href=${linkTo("key", { job, state }, { key: keyName, ...span })}>${windowText(each.window)}</a></th>
-          <td class="number" data-label="long">${duration(each.window.end_ms - each.window.start_ms)}</td>
+          <td class="number" data-label="long">${lengthText(each.window)}</td>
           <td class="wide full"><${Value} value=${each.value} type=${type} /></td>
         </tr>`;
       })}</tbody></table></div>`;

@@ -8,12 +8,12 @@ import { KeySearch } from "../parts/key_search.js";
 import { LiveValue, useLiveValue } from "../parts/live_value.js";
 import { shownKey, valueType } from "../parts/types.js";
 import { Answer, Block, Notice, Title, jobCrumbs } from "../parts/ui.js";
-import { Timers, Windows, windowText } from "../parts/windows.js";
+import { Timers, Windows, spanOf, windowIn, windowText } from "../parts/windows.js";
 import { useRegistration } from "./state.js";
 
 function windowOf(search) {
-  if (!search.window_start) return undefined;
-  return { window_start: search.window_start, window_end: search.window_end };
+  const window = windowIn(search);
+  return window && spanOf(window);
 }
 
 function Current({ job, state, keyName, window, registration, live }) {
@@ -49,7 +49,7 @@ export function KeyView({ job, state, search }) {
   const window = windowOf(search);
   const crumbs = jobCrumbs(job, state);
   if (window) crumbs.push({ text: shownKey(keyName), href: linkTo("key", { job, state }, { key: keyName }) });
-  const title = window ? windowText({ start_ms: Number(window.window_start), end_ms: Number(window.window_end) }) : shownKey(keyName);
+  const title = window ? windowText(windowIn(window)) : shownKey(keyName);
   return html`<${Title} text=${title || "No key"} crumbs=${crumbs}>
       ${keyName ? html`<button aria-pressed=${live} onClick=${() => setLive(!live)}>${live ? "Live" : "Paused"}</button>
         <a class="button" href=${linkTo("explain", { job, state }, search)}>Explain</a>` : null}
