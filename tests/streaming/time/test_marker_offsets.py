@@ -47,6 +47,32 @@ def test_a_marker_has_no_input(tmp_path: Path) -> None:
     assert files.has_input(1, (1,)) is False
 
 
+def in_version_2(folder: Path, *batches: tuple[str, ...]) -> CheckpointFiles:
+    """Offsets with their source's index or name before them, in any order."""
+    (folder / "offsets").mkdir()
+    for number, lines in enumerate(batches):
+        (folder / "offsets" / str(number)).write_text("\n".join(["v2", CLOCKS, *lines]))
+    return CheckpointFiles(NO_JVM, str(folder))
+
+
+def test_offsets_of_version_2_are_those_of_the_sources_that_they_name(tmp_path: Path) -> None:
+    files = in_version_2(
+        tmp_path,
+        (f"0:{KAFKA}", f"2:{marker(1)}", f"1:{FILES}"),
+        (f"2:{marker(2)}", '1:{"logOffset":4}', f"0:{KAFKA}"),
+    )
+    assert [files.has_input(1, (source,)) for source in range(3)] == [False, True, False]
+    clocks = files.clocks(1)
+    assert clocks is not None
+    assert clocks.clock_ids == ("c" * 32,)
+    check_markers(SparkFiles(NO_JVM, str(tmp_path)), "job", needs_clock=True)
+
+
+def test_a_batch_of_named_sources_has_input_if_any_of_them_has(tmp_path: Path) -> None:
+    files = in_version_2(tmp_path, (f"a:{KAFKA}", f"b:{FILES}"), (f"b:{FILES}", f"a:{FILES}"))
+    assert files.has_input(1, (0,)) is files.has_input(1, (1,)) is True
+
+
 def test_the_clocks_have_the_id_and_the_end_of_time(tmp_path: Path) -> None:
     files = write(tmp_path, (FILES,), (FILES, marker(1)), (FILES, marker(2, ended=True)))
     clocks = [files.clocks(batch) for batch in range(3)]

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.model.engine import BatchClocks
+from queryable_state.streaming.spark.savepoints.progress_export import source_offsets
 from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.streaming.spark.sources.marker_offset import MarkerOffset
 from queryable_state.wire.errors import CorruptDataError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 # Entry of the offset log for a source without an offset.
-_NO_OFFSET = b"-"
+_NO_OFFSET = "-"
 _TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -46,7 +47,7 @@ class CheckpointFiles:
             return None
         try:
             metadata = json.loads(content.split(b"\n", 2)[1])
-            markers = [*filter(None, map(MarkerOffset.parse, content.split(b"\n")[2:]))]
+            markers = [*filter(None, map(MarkerOffset.parse, source_offsets(content).values()))]
             ended = any(marker.ended for marker in markers)
             return BatchClocks(
                 timestamp_ms=int(metadata["batchTimestampMs"]),
@@ -63,18 +64,21 @@ class CheckpointFiles:
     def has_input(self, batch_id: int, sources: Sequence[int]) -> bool | None:
         """True if a source has new offsets in a batch; None if the batch has no offsets (any more).
 
-        `sources` are indexes in the offsets; empty means any source. A marker source has no input.
-        A batch counts as one with input if the offsets of its predecessor no longer exist.
+        `sources` are indexes of sources in the plan; empty means any source, as does an offset log
+        in which sources have names, since these tell no index. A marker source has no input. A
+        batch counts as one with input if the offsets of its predecessor no longer exist.
         """
         offsets = self._offsets(batch_id)
         if offsets is None:
             return None
-        before = self._offsets(batch_id - 1) or []
-        before += [_NO_OFFSET] * (len(offsets) - len(before))
+        before = self._offsets(batch_id - 1) or {}
+        asked = {str(each) for each in sources}
+        if not asked or not all(key.isdigit() for key in offsets):
+            asked = set(offsets)
         return any(
-            offset not in (_NO_OFFSET, earlier)
-            for position, (offset, earlier) in enumerate(zip(offsets, before, strict=False))
-            if (not sources or position in sources) and MarkerOffset.parse(offset) is None
+            offset not in (_NO_OFFSET, before.get(key))
+            for key, offset in offsets.items()
+            if key in asked and MarkerOffset.parse(offset) is None
         )
 
     def withdraw_commits(self, batch_id: int) -> None:
@@ -88,11 +92,10 @@ class CheckpointFiles:
             for batch in sorted((batch for batch in batches if batch >= first), reverse=True):
                 self._files.delete(f"{log}/{batch}")
 
-    def _offsets(self, batch_id: int) -> list[bytes] | None:
-        """The offset of each source in a batch; None if the batch has no offsets."""
+    def _offsets(self, batch_id: int) -> dict[str, str] | None:
+        """The offsets of a batch by source; None if the batch has no offsets."""
         content = self._files.read(f"offsets/{batch_id}")
-        # First line: version of the log; second: metadata; then one offset per source.
-        return None if content is None else content.rstrip(b"\n").split(b"\n")[2:]
+        return None if content is None else source_offsets(content.rstrip(b"\n"))
 
     def is_committed(self, batch_id: int) -> bool:
         """True if the batch is in the commit log."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from queryable_state.streaming.spark.savepoints.progress_export import source_offsets
 from queryable_state.streaming.spark.sources.marker_offset import MarkerOffset
 from queryable_state.wire.errors import RestoreMismatchError
 
 if TYPE_CHECKING:
     from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 
-_HEADER_LINES = 2
 _KNOWN_VERSION = "v1"
 
 
@@ -24,12 +24,13 @@ def with_markers(content: bytes, markers: int, where: str) -> bytes:
 
     Raises RestoreMismatchError, naming `where`, if the places of the other sources would change.
     """
-    lines = content.decode().split("\n")
-    is_marker = [MarkerOffset.parse(line) is not None for line in lines]
+    version, *_ = lines = content.decode().split("\n")
+    is_marker = [MarkerOffset.parse(each) is not None for each in source_offsets(content).values()]
     found = sum(is_marker)
     if found == markers:
         return content
-    if lines[0] != _KNOWN_VERSION or {found, markers} != {0, 1} or is_marker[-1] != bool(found):
+    last = bool(is_marker) and is_marker[-1]
+    if version != _KNOWN_VERSION or {found, markers} != {0, 1} or last != bool(found):
         raise RestoreMismatchError(
             f"{where} has {found} marker sources, and the query needs {markers}: with several "
             "sources they cannot be added or removed. Keep the functions with timers, or end the "
@@ -47,8 +48,8 @@ def check_markers(files: SparkFiles, job_name: str, *, needs_clock: bool) -> Non
     content = files.read(f"offsets/{newest}")
     if content is None:
         return
-    lines = content.split(b"\n")[_HEADER_LINES:]
-    has_marker = any(MarkerOffset.parse(line) is not None for line in lines)
+    offsets = source_offsets(content).values()
+    has_marker = any(MarkerOffset.parse(each) is not None for each in offsets)
     if has_marker == needs_clock:
         return
     change = (

@@ -149,7 +149,8 @@ def source_offsets(content: bytes) -> dict[str, str]:
     After the version and the metadata there is one line per source: in v1 the offset, in v2 the
     source's name and the offset.
     """
-    version, _, *lines = content.decode().split("\n")
+    version, *lines = content.decode().split("\n")
+    lines = lines[1:]
     if version == "v1":
         return {str(number): line for number, line in enumerate(lines)}
     if version == "v2":

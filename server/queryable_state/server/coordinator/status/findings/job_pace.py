@@ -100,13 +100,14 @@ class _GrowingBacklog:
     """The peaks of one source's backlog.
 
     A file source lists new files once it has read those that it knows: its backlog falls to nothing
-    and rises with each listing. So peaks are compared, and one empty backlog ends nothing.
+    and rises with each listing. So peaks are compared, and one empty backlog ends nothing: one
+    that has grown is over with a peak of half the highest, or when it is empty twice in a row.
     """
 
     def __init__(self) -> None:
         self._last = self.peak = 0
         self._peaks = 0
-        """Peaks in a row, none lower than the one before."""
+        """Peaks in a row, none lower than the one before; later than half of the highest."""
         self._first_at_ms = 0
         self._last_at_ms = 0
         self._empty = 0
@@ -122,7 +123,14 @@ class _GrowingBacklog:
             return
         self._empty = 0
         if source.backlog > self._last:
-            self._peaks = self._peaks + 1 if source.backlog >= self.peak else 1
+            if source.backlog >= self.peak:
+                self._peaks += 1
+            elif self.growing_since_ms and 2 * source.backlog > self.peak:
+                # What has grown is not over with a somewhat lower peak.
+                self._last = source.backlog
+                return
+            else:
+                self._peaks = 1
             if self._peaks == 1:
                 self._first_at_ms = at_ms
             self.peak = source.backlog
