@@ -140,6 +140,43 @@ async def test_states_are_listed_with_their_kind(asker: QueryableStateClient) ->
     assert (await asker.measure("sensors", "offsets")).records == 3
 
 
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+@pytest.mark.parametrize("sealed", [[0], [2], [0, 2]])
+async def test_what_a_run_at_another_parallelism_sealed_in_part_is_no_state(
+    tmp_path: Path, backend: str, sealed: list[int]
+) -> None:
+    """No element is lost or comes twice over 2, 3, 2 and 4 subtasks, also with servers gone."""
+    async with InProcessCluster(tmp_path, servers=2, backend=backend) as cluster:
+        job = cluster.job("rescaled", *STATES, parallelism=2, durable=True)
+        await job.run(0, {**FIRST, "offsets": {0: [1, 2], 1: [3, 4]}, "seen": {0: ["a"], 1: ["b"]}})
+        wrong: dict[str, dict[Any, Any]] = {
+            "offsets": {subtask: [9] for subtask in sealed},
+            "seen": {subtask: ["z"] for subtask in sealed},
+            "last": {f"sensor_{number}": 9 for number in range(20)},
+        }
+        for batch, parallelism in ((1, 2), (2, 2), (3, 4)):
+            wider = job.restart(parallelism=3)
+            await wider.seal(batch, wrong, subtasks=sealed)
+            if batch == 2:
+                for server in list(cluster.servers):
+                    await cluster.respawn_server(server)
+            job = wider.restart(parallelism=parallelism)
+            await job.run(batch, {"last": {f"batch_{batch}": batch}})
+            async with client_of(cluster.servers[0].addresses.proxy) as client:
+                fresh = Consistency.at_least(batch)
+                read = {
+                    name: await client.get_operator_state("rescaled", name, consistency=fresh)
+                    for name in ("offsets", "seen", "rules")
+                }
+                keys = ["sensor_1", "sensor_7", f"batch_{batch}"]
+                last = await client.get_kv_states("rescaled", "last", keys, consistency=fresh)
+            assert sorted(read["offsets"].get()) == [1, 2, 3, 4]
+            seen = [each.value for each in read["seen"]]
+            assert seen == ([["a"], ["b"]] if parallelism == 2 else [["a", "b"]] * 4)
+            assert read["rules"].get() == RULES
+            assert [each and each.value() for each in last] == [7, None, batch]
+
+
 async def test_a_client_follows_another_parallelism(
     cluster: InProcessCluster, tmp_path: Path
 ) -> None:

@@ -189,16 +189,24 @@ class InProcessJob:
         await asyncio.to_thread(coordinator.settle, self.query_id, batch_id, _DEADLINE_S)
         return coordinator.next_timers(self.query_id)
 
-    async def seal(self, batch_id: int, states: States) -> None:
-        """Writes and seals a batch on all subtasks without committing it."""
-        await self._on_all(batch_id, states)
+    async def seal(
+        self, batch_id: int, states: States, *, subtasks: Iterable[int] | None = None
+    ) -> None:
+        """Writes and seals a batch on all subtasks without committing it; or on these only, as if
+        the run ended before the others."""
+        await self._on_all(batch_id, states, subtasks)
 
-    async def _on_all(self, batch_id: int, states: States | None) -> None:
+    async def _on_all(
+        self, batch_id: int, states: States | None, subtasks: Iterable[int] | None = None
+    ) -> None:
         engine = self._cluster.coordinator.engine
         timestamp, watermark = self.clocks or (1_000 * batch_id, batch_id)
         engine.plan(self.query_id, batch_id, timestamp_ms=timestamp, watermark_ms=watermark)
         await asyncio.gather(
-            *(self._retrying(index, batch_id, states) for index in range(self._parallelism))
+            *(
+                self._retrying(index, batch_id, states)
+                for index in (range(self._parallelism) if subtasks is None else subtasks)
+            )
         )
 
     async def commit(self, batch_id: int) -> None:
