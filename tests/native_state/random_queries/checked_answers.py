@@ -206,10 +206,11 @@ class CheckedState:
         for part in ({"start": start}, {"end": start}, {"start": start, "end": start + 1}):
             low, high = part.get("start", starts[0]), part.get("end", starts[-1] + 1)
             wanted = [record for record in records if low <= record.window[0] < high]
-            found = self._windows(key, **part)
+            times = {name: _EPOCH + timedelta(microseconds=us) for name, us in part.items()}
+            found = self._windows(key, **times)
             yield from (f"key {key!r}, {part}: {each}" for each in _of_one(found, wanted))
         one = self.random.choice(records)
-        window = TimeWindow(*one.window)
+        window = TimeWindow.of_micros(*one.window)
         value = self.client.get_kv_state(QUERY, self.state.queryable_name, key, window=window)
         of_one = [record for record in records if record.window == one.window]
         found = list(records_of(self.state, (key, window), value))

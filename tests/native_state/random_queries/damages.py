@@ -10,13 +10,16 @@ if TYPE_CHECKING:
     from random import Random
 
 
-def damage(random: Random, checkpoint: Path, *, file_checksums: bool) -> str:
+def damage(random: Random, checkpoint: Path, *, file_checksums: bool, places_checked: bool) -> str:
     """Damages files at random; returns what it did, or nothing if there was nothing to damage.
 
-    Bytes are only changed if each file has a checksum. An empty partition is not copied over
-    another one: nothing tells it from one whose keys were all removed.
+    Bytes are only changed if each file has a checksum, and single files of partitions exchanged
+    only if the places of keys are checked. No partition is copied over another one: if it has no
+    keys, nothing tells that.
     """
-    kinds = ["lose", "cut", "exchange", "copy", "exchange files", "lose log"]
+    kinds = ["lose", "cut", "exchange", "lose log"]
+    if places_checked:
+        kinds.append("exchange files")
     if file_checksums:
         kinds += ["flip", "flip"]
     kind = random.choice(kinds)
@@ -58,16 +61,6 @@ def _between_partitions(random: Random, checkpoint: Path, kind: str) -> str:
         _exchange(one / name, other / name, checkpoint)
         _exchange(_hidden(one / name), _hidden(other / name), checkpoint)
         return f"exchanged {name} of {named}"
-    if kind == "copy":
-        for path in _all_files(other):
-            if "_metadata" not in path.parts:
-                path.unlink()
-        for path in _all_files(one):
-            if "_metadata" not in path.parts:
-                target = other / path.relative_to(one)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
-        return f"copied {named}"
     aside = checkpoint / "aside"
     aside.mkdir()
     for path in _all_files(one):

@@ -44,6 +44,8 @@ class RandomQuery:
     def __post_init__(self) -> None:
         self.random = random = Random(self.seed)
         not_strict = random.random() < 0.25
+        self.places_checked = not not_strict
+        """The server checks that keys lie in the partition of their hash."""
         self.operator = random_operator(random, not_strict=not_strict)
         self.settings = {**self._settings(not_strict), **self.operator.settings}
         self.follows = random.random() < 0.5
