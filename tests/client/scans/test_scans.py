@@ -113,7 +113,7 @@ async def test_scans_wait_for_the_requested_batch(
 async def test_a_batch_that_does_not_come_says_so_before_time_is_over(
     client: QueryableStateClient,
 ) -> None:
-    scan = client.scan("sensors", "last", consistency=Consistency.at_least(9), timeout_s=0.5)
+    scan = client.scan("sensors", "last", consistency=Consistency.at_least(9), timeout_s=2)
     with pytest.raises(RetryLaterError, match="batch 9") as raised:
         await anext(scan)
     assert raised.value.reason == Reason.BEHIND

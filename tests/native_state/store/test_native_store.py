@@ -27,7 +27,7 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 STATE = 7
 WORDS = {"ab": "1", "ba": "2", "c": "3"}
@@ -211,3 +211,14 @@ def test_peers_are_read_for_keys_and_not_for_scans() -> None:
             assert older.get(STATE, store_key("c")) is None
         with pytest.raises(UnknownStateError):
             each.reader(8)
+    commit(peers[0], 2, {"ba": "4"})
+    commit(peers[1], 2, {})
+    for each in peers:
+        reads: tuple[Callable[[], object], ...] = (
+            lambda each=each: each.get(STATE, store_key("ba")),
+            lambda each=each: each.prefix(STATE, wire_key("ba")),
+            lambda each=each: each.view(2).get(STATE, store_key("ba")),
+        )
+        for read in reads:
+            with pytest.raises(InvalidRequestError, match="each with a value of its own"):
+                read()

@@ -5,7 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from queryable_state.server.native_state.store.native_view import NativeView, PeersView
+from queryable_state.server.native_state.store.native_view import (
+    NativeView,
+    PeersView,
+    only_found,
+)
 from queryable_state.server.native_state.store.raw_reads import CommittedReads
 from queryable_state.server.native_state.store.refusals import not_in_native_state
 from queryable_state.server.storage.refusals import unknown_state
@@ -145,25 +149,23 @@ class NativeStore(StateStore):
             reader = self._readers[state_id]
         except KeyError:
             raise unknown_state(state_id) from None
-        return partial(self._first_found, state_id) if self._peers else reader
+        return partial(self._only_found, state_id) if self._peers else reader
 
-    def _first_found(self, state_id: int, key: bytes) -> bytes | None:
-        """The value of a store key in any of the peers."""
-        for peer in self._peers:
-            value = peer._readers[state_id](key)
-            if value is not None:
-                return value
-        return None
+    def _only_found(self, state_id: int, key: bytes) -> bytes | None:
+        """The value of a store key in the only peer that has it."""
+        return only_found((each.partition, each._readers[state_id](key)) for each in self._peers)
 
     def prefix(
         self, state_id: int, prefix: bytes, uncommitted: bool = False, limit: int = 0
     ) -> list[tuple[bytes, bytes]]:
         layout = self._layout(state_id)
-        for each in self._peers or (self,):
-            found = layout.prefix(each._reads, prefix, limit)
-            if found:
-                return found
-        return []
+        if not self._peers:
+            return layout.prefix(self._reads, prefix, limit)
+        reads = (
+            (each.partition, layout.prefix(each._reads, prefix, limit) or None)
+            for each in self._peers
+        )
+        return only_found(reads) or []
 
     def view(self, version: int | None = None) -> StateView:
         view = self.own_view(version)

@@ -9,13 +9,32 @@ from queryable_state.server.native_state.store.raw_reads import ViewReads
 from queryable_state.server.native_state.store.refusals import not_in_native_state
 from queryable_state.server.storage.refusals import unknown_state
 from queryable_state.server.storage.store import StateView
+from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from queryable_state.server.native_state.operators.state_layout import StateLayout
 
 _Found = TypeVar("_Found")
+
+
+def only_found(reads: Iterable[tuple[int, _Found | None]]) -> _Found | None:
+    """What the only partition that has something of a key read; None: none has.
+
+    `reads` are partitions and what was read there. Raises InvalidRequestError if several have it.
+    """
+    found = [(partition, value) for partition, value in reads if value is not None]
+    if len(found) > 1:
+        partitions = ", ".join(str(partition) for partition in sorted(each[0] for each in found))
+        raise InvalidRequestError(
+            f"Spark has the key in the partitions {partitions}, each with a value of its own: "
+            "without strict distribution it does not keep the rows of a key together. Scan the "
+            "state, and start the query anew with "
+            "spark.sql.streaming.statefulOperator.useStrictDistribution=true",
+            reason=Reason.UNSUPPORTED,
+        )
+    return found[0][1] if found else None
 
 
 class NativeView(StateView):
@@ -31,7 +50,7 @@ class NativeView(StateView):
         self.version = view.version
         self._view = view
         self._layouts = layouts
-        self._partition = partition
+        self.partition = partition
         self._raw = ViewReads(view, batch_time_ms)
 
     def get(self, state_id: int, key: bytes) -> bytes | None:
@@ -48,15 +67,15 @@ class NativeView(StateView):
         self, state_id: int, start: bytes, end: bytes | None, after: bytes = b""
     ) -> Iterator[tuple[bytes, bytes]]:
         layout = self._layout(state_id)
-        first = self._partition.to_bytes(2)
+        first = self.partition.to_bytes(2)
         if end is not None and end <= first:
             return
-        if start <= first and (end is None or end >= (self._partition + 1).to_bytes(2)):
-            yield from layout.scan(self._raw, self._partition, after)
+        if start <= first and (end is None or end >= (self.partition + 1).to_bytes(2)):
+            yield from layout.scan(self._raw, self.partition, after)
             return
         # Spark's order is another one: a layout may visit all keys of the partition.
         keys = KeyRange(start, end)
-        for key, value in layout.scan(self._raw, self._partition, after, keys):
+        for key, value in layout.scan(self._raw, self.partition, after, keys):
             if key >= start and (end is None or key < end):
                 yield key, value
 
@@ -85,7 +104,8 @@ class NativeView(StateView):
 class PeersView(StateView):
     """A view that reads keys in several partitions, one of which may have them; it scans its own.
 
-    It opens the views of the others when a key is not in its own.
+    It opens the views of the others with the first key. Reads of a key that several partitions
+    have are refused: one would hide the others.
     """
 
     def __init__(self, own: NativeView, others: Callable[[], Sequence[NativeView]]) -> None:
@@ -95,29 +115,24 @@ class PeersView(StateView):
         self._others: Sequence[NativeView] | None = None
 
     def get(self, state_id: int, key: bytes) -> bytes | None:
-        return self._first_found(lambda view: view.get(state_id, key))
+        return self._only_found(lambda view: view.get(state_id, key))
 
     def multi_get(self, state_id: int, keys: Sequence[bytes]) -> list[bytes | None]:
         return [self.get(state_id, key) for key in keys]
 
     def prefix(self, state_id: int, prefix: bytes, limit: int = 0) -> list[tuple[bytes, bytes]]:
-        return self._first_found(lambda view: view.prefix(state_id, prefix, limit) or None) or []
+        return self._only_found(lambda view: view.prefix(state_id, prefix, limit) or None) or []
 
     def close(self) -> None:
         for view in (self._own, *(self._others or ())):
             view.close()
 
-    def _first_found(self, read: Callable[[NativeView], _Found | None]) -> _Found | None:
-        found = read(self._own)
-        if found is not None:
-            return found
+    def _only_found(self, read: Callable[[NativeView], _Found | None]) -> _Found | None:
+        """What the only partition that has something read; raises if several have."""
         if self._others is None:
             self._others = self._open_others()
-        for view in self._others:
-            found = read(view)
-            if found is not None:
-                return found
-        return None
+        views = (self._own, *self._others)
+        return only_found((view.partition, read(view)) for view in views)
 
     def scan(
         self, state_id: int, start: bytes, end: bytes | None, after: bytes = b""

@@ -177,10 +177,10 @@ class BatchProgress:
     def logs(self) -> Iterator[tuple[str, bytes]]:
         """Name and content of the logs, and of the record of the sources, if there is one."""
         batch = self._batch_id
-        if batch > 0:
-            yield self._named(f"offsets/{batch - 1}")
         yield self._named(f"offsets/{batch}")
         yield self._named(f"commits/{batch}")
+        if batch > 0:
+            yield self._named(f"offsets/{batch - 1}")
         record = self._record()
         if record is not None:
             yield SOURCES, record
