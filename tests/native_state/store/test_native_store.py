@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -215,9 +216,9 @@ def test_peers_are_read_for_keys_and_not_for_scans() -> None:
     commit(peers[1], 2, {})
     for each in peers:
         reads: tuple[Callable[[], object], ...] = (
-            lambda each=each: each.get(STATE, store_key("ba")),
-            lambda each=each: each.prefix(STATE, wire_key("ba")),
-            lambda each=each: each.view(2).get(STATE, store_key("ba")),
+            partial(each.get, STATE, store_key("ba")),
+            partial(each.prefix, STATE, wire_key("ba")),
+            partial(each.view(2).get, STATE, store_key("ba")),
         )
         for read in reads:
             with pytest.raises(InvalidRequestError, match="each with a value of its own"):
