@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 def damage(random: Random, checkpoint: Path, *, file_checksums: bool, places_checked: bool) -> str:
     """Damages files at random; returns what it did, or nothing if there was nothing to damage.
 
-    Bytes are only changed if each file has a checksum, and single files of partitions exchanged
-    only if the places of keys are checked. No partition is copied over another one: if it has no
+    Bytes are only changed if each file has a checksum, and files of partitions exchanged only if
+    the places of all keys are checked. No partition is copied over another one: if it has no
     keys, nothing tells that.
     """
-    kinds = ["lose", "cut", "exchange", "lose log"]
+    kinds = ["lose", "cut", "lose log"]
     if places_checked:
-        kinds.append("exchange files")
+        kinds += ["exchange", "exchange files"]
     if file_checksums:
         kinds += ["flip", "flip"]
     kind = random.choice(kinds)

@@ -44,12 +44,12 @@ class RandomQuery:
     def __post_init__(self) -> None:
         self.random = random = Random(self.seed)
         not_strict = random.random() < 0.25
-        self.places_checked = not not_strict
-        """The server checks that keys lie in the partition of their hash."""
         self.operator = random_operator(random, not_strict=not_strict)
         self.settings = {**self._settings(not_strict), **self.operator.settings}
         self.follows = random.random() < 0.5
         self.lazy = random.random() < 0.3
+        self.places_checked = not (not_strict or self.lazy)
+        """The server checks at its start that keys lie in the partition of their hash."""
         others = ("withdraw",) if not self.follows else ()
         self.steps = random.choices(
             ("", "stop", "fail", *others), weights=(5, 2, 1, *(1 for _ in others)), k=4
