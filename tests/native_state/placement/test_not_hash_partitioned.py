@@ -54,6 +54,16 @@ def not_strict(query: ReplayedQuery) -> None:
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
+def exchanged(query: ReplayedQuery, batch: int) -> ReplayedQuery:
+    """The query with partitions exchanged, without strict distribution, replayed to a batch."""
+    query.commit(query.last_batch)
+    not_strict(query)
+    exchange(query)
+    replayed = ReplayedQuery(query.root, query.root.with_name("replayed"))
+    replayed.commit(batch)
+    return replayed
+
+
 def looked_up(server: NativeServer) -> dict[str, list[str]]:
     """The records of each key of all states, by look-ups."""
     layouts = [each for one in server.served.states.operators for each in one.layouts.values()]
@@ -104,11 +114,7 @@ async def test_windows_and_collections_are_found_in_any_partition(
 async def test_each_batch_of_a_query_without_strict_distribution_is_served(
     query: ReplayedQuery, serving: Serve
 ) -> None:
-    query.commit(query.last_batch)
-    not_strict(query)
-    exchange(query)
-    replayed = ReplayedQuery(query.root, query.root.with_name("replayed"))
-    replayed.commit(3)
+    replayed = exchanged(query, 3)
     async with serving(replayed.root, follow=True) as server, client_of(server) as client:
         for batch in range(3, replayed.last_batch + 1):
             replayed.commit(batch)
@@ -141,11 +147,7 @@ async def test_several_servers_refuse_keys_that_are_not_placed_by_hash(
 async def test_changes_of_keys_are_watched_in_all_partitions(
     query: ReplayedQuery, serving: Serve
 ) -> None:
-    query.commit(query.last_batch)
-    not_strict(query)
-    exchange(query)
-    replayed = ReplayedQuery(query.root, query.root.with_name("replayed"))
-    replayed.commit(0)
+    replayed = exchanged(query, 0)
     async with serving(replayed.root, follow=True) as server, client_of(server) as client:
         async with client.watch("query", "aggregation", after_batch=0) as of_all:
             for batch in range(1, replayed.last_batch + 1):
@@ -166,11 +168,7 @@ async def test_changes_of_keys_are_watched_in_all_partitions(
 async def test_a_watch_of_keys_is_resumed_within_a_batch(
     after: int, query: ReplayedQuery, serving: Serve
 ) -> None:
-    query.commit(query.last_batch)
-    not_strict(query)
-    exchange(query)
-    replayed = ReplayedQuery(query.root, query.root.with_name("replayed"))
-    replayed.commit(0)
+    replayed = exchanged(query, 0)
     async with serving(replayed.root, follow=True) as server, client_of(server) as client:
         async with client.watch("query", "aggregation", after_batch=0) as of_all:
             replayed.commit(1)

@@ -9,6 +9,7 @@ import pytest
 
 from queryable_state.streaming.spark.queries.checkpoint_files import CheckpointFiles
 from queryable_state.streaming.spark.savepoints.marker_offsets import check_markers, with_markers
+from queryable_state.streaming.spark.savepoints.progress_export import newest_offsets
 from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.streaming.spark.sources.marker_offset import MarkerOffset
 from queryable_state.wire.errors import RestoreMismatchError
@@ -33,6 +34,13 @@ def write(folder: Path, *batches: tuple[str, ...]) -> CheckpointFiles:
     for number, offsets in enumerate(batches):
         (folder / "offsets" / str(number)).write_text("\n".join(["v1", CLOCKS, *offsets]))
     return CheckpointFiles(NO_JVM, str(folder))
+
+
+def check(folder: Path, *, needs_clock: bool) -> None:
+    files = SparkFiles(NO_JVM, str(folder))
+    content = newest_offsets(files)
+    assert content is not None
+    check_markers(content, files.root, "job", needs_clock=needs_clock)
 
 
 def test_an_offset_of_another_source_is_no_marker() -> None:
@@ -65,7 +73,7 @@ def test_offsets_of_version_2_are_those_of_the_sources_that_they_name(tmp_path: 
     clocks = files.clocks(1)
     assert clocks is not None
     assert clocks.clock_ids == ("c" * 32,)
-    check_markers(SparkFiles(NO_JVM, str(tmp_path)), "job", needs_clock=True)
+    check(tmp_path, needs_clock=True)
 
 
 def test_a_batch_of_named_sources_has_input_if_any_of_them_has(tmp_path: Path) -> None:
@@ -101,11 +109,10 @@ def test_a_checkpoint_with_another_number_of_sources_is_refused_with_what_to_do(
     tmp_path: Path, needs_clock: bool
 ) -> None:
     write(tmp_path, (FILES,) if needs_clock else (FILES, marker(1)))
-    files = SparkFiles(NO_JVM, str(tmp_path))
-    check_markers(files, "job", needs_clock=not needs_clock)
+    check(tmp_path, needs_clock=not needs_clock)
     with pytest.raises(RestoreMismatchError, match="stop_with_savepoint"):
-        check_markers(files, "job", needs_clock=needs_clock)
+        check(tmp_path, needs_clock=needs_clock)
 
 
 def test_a_new_job_has_nothing_to_check(tmp_path: Path) -> None:
-    check_markers(SparkFiles(NO_JVM, str(tmp_path / "none")), "job", needs_clock=True)
+    assert newest_offsets(SparkFiles(NO_JVM, str(tmp_path / "none"))) is None

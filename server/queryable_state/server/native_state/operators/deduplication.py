@@ -5,20 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.operators.layouts.key_columns import KeyColumns
-from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
-from queryable_state.server.native_state.operators.layouts.signed_zeros import with_signed_zeros
-from queryable_state.server.native_state.operators.layouts.value_layout import ValueLayout
+from queryable_state.server.native_state.operators.layouts.value_layout import signed_value_layout
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
-    from queryable_state.server.native_state.operators.layouts.value_layout import ReadValue
     from queryable_state.server.native_state.operators.operator_tables import OperatorTables
-    from queryable_state.server.native_state.operators.state_layout import (
-        StateDefinition,
-        StateLayout,
-    )
+    from queryable_state.server.native_state.operators.state_layout import StateLayout
 
 
 def deduplication(operator: OperatorTables) -> list[StateLayout]:
@@ -34,7 +28,7 @@ def deduplication(operator: OperatorTables) -> list[StateLayout]:
         format="",
         description="True for each key that was seen and not evicted.",
     )
-    return [_by_key(operator, definition, keys, lambda _, __: seen)]
+    return [signed_value_layout(operator, definition, keys, lambda _, __: seen)]
 
 
 def deduplication_within_watermark(operator: OperatorTables) -> list[StateLayout]:
@@ -50,14 +44,4 @@ def deduplication_within_watermark(operator: OperatorTables) -> list[StateLayout
         description="The watermark, in microseconds, at which Spark forgets a key that was seen.",
     )
     row, encode = rows.row, values.encode
-    return [_by_key(operator, definition, keys, lambda raw, _: encode(row(raw)))]
-
-
-def _by_key(
-    operator: OperatorTables, definition: StateDefinition, keys: KeyColumns, read: ReadValue
-) -> StateLayout:
-    def layout(keys: KeyColumns) -> StateLayout:
-        table = RawTable(operator.source(), operator.raw_keys(), keys)
-        return ValueLayout(definition, table, read)
-
-    return with_signed_zeros(keys, layout)
+    return [signed_value_layout(operator, definition, keys, lambda raw, _: encode(row(raw)))]

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.native_state.operators.layouts.key_columns import KeyColumns
-from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
 from queryable_state.server.native_state.operators.layouts.row_values import values_of_columns
-from queryable_state.server.native_state.operators.layouts.signed_zeros import with_signed_zeros
-from queryable_state.server.native_state.operators.layouts.value_layout import ValueLayout
+from queryable_state.server.native_state.operators.layouts.value_layout import signed_value_layout
 from queryable_state.server.native_state.rows.type_infos import distinct_names
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.schema.type_model import Field
@@ -42,12 +40,7 @@ def groups_with_state(operator: OperatorTables) -> list[StateLayout]:
         format=f"state format {version}",
         description="The state of each group; timeoutTimestamp in milliseconds, -1: no timeout.",
     )
-
-    def layout(keys: KeyColumns) -> StateLayout:
-        table = RawTable(operator.source(), operator.raw_keys(), keys)
-        return ValueLayout(definition, table, lambda raw, _: encode(row(raw)))
-
-    return [with_signed_zeros(keys, layout)]
+    return [signed_value_layout(operator, definition, keys, lambda raw, _: encode(row(raw)))]
 
 
 def _flat_values(rows: StoredRows) -> RowValues:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
+from queryable_state.server.native_state.operators.layouts.signed_zeros import with_signed_zeros
 from queryable_state.server.native_state.operators.state_layout import StateLayout
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queryable_state.server.native_state.operators.layouts.raw_table import RawTable
+    from queryable_state.server.native_state.operators.layouts.key_columns import KeyColumns
+    from queryable_state.server.native_state.operators.operator_tables import OperatorTables
     from queryable_state.server.native_state.operators.state_layout import (
         KeyRange,
         RawReads,
@@ -22,6 +25,18 @@ if TYPE_CHECKING:
 
 ReadValue = Callable[[bytes, int], bytes | None]
 """`read(raw_value, batch_time_ms)` returns the encoded value; None if it has expired then."""
+
+
+def signed_value_layout(
+    operator: OperatorTables, definition: StateDefinition, keys: KeyColumns, read: ReadValue
+) -> StateLayout:
+    """The layout of an operator that has one value for each key, whose zeros have signs."""
+
+    def layout(keys: KeyColumns) -> StateLayout:
+        table = RawTable(operator.source(), operator.raw_keys(), keys)
+        return ValueLayout(definition, table, read)
+
+    return with_signed_zeros(keys, layout)
 
 
 class ValueLayout(StateLayout):
