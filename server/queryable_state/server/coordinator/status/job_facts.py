@@ -87,6 +87,15 @@ class JobFacts:
             self.damaged.pop()
 
 
+def _shortened(error: status_pb2.JobError) -> status_pb2.JobError:
+    """A copy with texts of bounded length."""
+    short = status_pb2.JobError()
+    short.CopyFrom(error)
+    short.message, short.traceback = error.message[:_TEXT], error.traceback[:_TEXT]
+    short.record = error.record[:_RECORD]
+    return short
+
+
 def _is_over(error: status_pb2.JobError, commit: Commit) -> bool:
     """True if the batch could not have been committed if the error still held."""
     return 0 <= error.batch_id <= commit.version or commit.commit_time_ms > error.at_ms
@@ -163,18 +172,10 @@ class FactTable:
             began_ms = facts.failing_since_ms or facts.attempts_since_ms
             facts.failing_since_ms = began_ms or self._wall_ms()
             facts.attempt, facts.attempts_since_ms = None, 0
-            error = status_pb2.JobError(
-                at_ms=self._wall_ms() if known is None else known.at_ms,
-                message=failure.message[:_TEXT],
-                reason=failure.reason,
-                operator=failure.operator,
-                key_json=failure.key_json,
-                record=failure.record[:_RECORD],
-                batch_id=failure.batch_id,
-                run_id=run_id,
-                traceback=failure.traceback[:_TEXT],
-                count=1 if known is None else known.count,
-            )
+            error = _shortened(failure.to_proto())
+            error.run_id = run_id
+            error.at_ms = self._wall_ms() if known is None else known.at_ms
+            error.count = 1 if known is None else known.count
             last = facts.errors[0] if facts.errors else None
             same = last and (last.message, last.batch_id) == (error.message, error.batch_id)
             if last and same and goes_on:
@@ -193,18 +194,9 @@ class FactTable:
             if known is None or known.run_id != error.run_id:
                 facts.attempts_since_ms = self._wall_ms()
                 known = None
-            facts.attempt = status_pb2.JobError(
-                at_ms=self._wall_ms(),
-                message=error.message[:_TEXT],
-                reason=error.reason,
-                operator=error.operator,
-                key_json=error.key_json,
-                record=error.record[:_RECORD],
-                batch_id=error.batch_id,
-                run_id=error.run_id,
-                traceback=error.traceback[:_TEXT],
-                count=1 if known is None else known.count + 1,
-            )
+            facts.attempt = _shortened(error)
+            facts.attempt.at_ms = self._wall_ms()
+            facts.attempt.count = 1 if known is None else known.count + 1
 
     def restarts_watched(self, query_id: bytes, *, is_watched: bool) -> None:
         """Records whether a restart strategy decides on the next failure of a job."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from queryable_state.v1 import status_pb2
+
 
 @dataclass(frozen=True, kw_only=True)
 class SourceReport:
@@ -49,3 +51,15 @@ class RunFailure:
     batch_id: int = -1
     traceback: str = ""
     """Of the user's function; empty: unknown."""
+
+    def to_proto(self) -> status_pb2.JobError:
+        """The error without its run, time and count."""
+        return status_pb2.JobError(
+            message=self.message,
+            reason=self.reason,
+            operator=self.operator,
+            key_json=self.key_json,
+            record=self.record,
+            batch_id=self.batch_id,
+            traceback=self.traceback,
+        )

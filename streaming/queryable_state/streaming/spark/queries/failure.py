@@ -148,16 +148,7 @@ def run_failure(text: str, known: QueryableStateError | None = None) -> RunFailu
 
 def attempt_error(error: QueryableStateError) -> status_pb2.JobError:
     """The error of a failed attempt at a task, after `failed_in_task`; its run is not set."""
-    failure = run_failure("", error)
-    return status_pb2.JobError(
-        message=failure.message,
-        reason=failure.reason,
-        operator=failure.operator,
-        key_json=failure.key_json,
-        record=failure.record,
-        batch_id=failure.batch_id,
-        traceback=failure.traceback,
-    )
+    return run_failure("", error).to_proto()
 
 
 def _spark_cause(text: str) -> str:

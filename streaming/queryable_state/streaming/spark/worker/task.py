@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from queryable_state.streaming.spark.queries.query_operators import QueryOperato
 from queryable_state.wire.errors import JobError, QueryableStateError, Reason, RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
 
@@ -96,21 +97,21 @@ class StageFunction:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         log_to_console()
-        client: BackendClient | None = None
+        new_client: Callable[[], BackendClient] | None = None
         try:
-            client, outputs = self._started(batches)
+            new_client, outputs = self._started(batches)
             yield from outputs
         except QueryableStateError as error:
             failed = failed_in_task(error)
             # Spark reports a failure after its last attempt: one that each attempt meets is known
             # earlier.
-            if client is not None and not isinstance(error, RetryLaterError):
-                client.report_failed(attempt_error(failed))
+            if new_client is not None and not isinstance(error, RetryLaterError):
+                new_client().report_failed(attempt_error(failed))
             raise failed from None
 
     def _started(
         self, batches: Iterable[pa.RecordBatch]
-    ) -> tuple[BackendClient, Iterator[pa.RecordBatch]]:
+    ) -> tuple[Callable[[], BackendClient], Iterator[pa.RecordBatch]]:
         from queryable_state.server.state_server.launch import ensure_server
         from queryable_state.streaming.runtime.backend_client import BackendClient
         from queryable_state.streaming.runtime.stage import StageTask
@@ -127,5 +128,5 @@ class StageFunction:
         spec = self.spec
         if tls is not None:
             spec = replace(spec, operators=tuple(replace(each, tls=tls) for each in spec.operators))
-        client = BackendClient(spec.operators[0], identity, backend_address)
-        return client, StageTask(spec)(iter(batches), identity, backend_address)
+        new_client = partial(BackendClient, spec.operators[0], identity, backend_address)
+        return new_client, StageTask(spec)(iter(batches), identity, backend_address)
