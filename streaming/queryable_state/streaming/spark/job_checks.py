@@ -84,20 +84,17 @@ def stored_parallelism(
     if not paths.root or not config.changelog:
         return {}
     root = StateRoot(paths.root, storage_of(paths.root, config.storage_options, objects=objects))
-    record = root.registrations()
-    if record is None:
-        return {}
-    checkpoints = root.checkpoints()
-    if not checkpoints and record.restored_from:
-        storage = storage_of(record.restored_from, config.storage_options, objects=objects)
-        checkpoints = [read_savepoint(record.restored_from, storage)]
-    operators = [each for newest in checkpoints[:1] for each in newest.operators]
-    found = {each.uid: each.parallelism for each in operators}
     batches = root.batches()
     manifest = root.manifest(batches[-1]) if batches else None
-    if manifest is not None:
-        found.update({each.uid: each.parallelism for each in manifest.operators})
-    return found
+    if manifest is not None and manifest.operators:
+        # It has all operators of the query.
+        return {each.uid: each.parallelism for each in manifest.operators}
+    checkpoints = root.checkpoints()
+    record = None if checkpoints else root.registrations()
+    if record is not None and record.restored_from:
+        storage = storage_of(record.restored_from, config.storage_options, objects=objects)
+        checkpoints = [read_savepoint(record.restored_from, storage)]
+    return {each.uid: each.parallelism for newest in checkpoints[:1] for each in newest.operators}
 
 
 def _check_same_job(record: RootRegistrations, files: SparkFiles, paths: StatePaths) -> None:

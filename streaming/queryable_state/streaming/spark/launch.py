@@ -29,6 +29,7 @@ from queryable_state.streaming.spark.queries.checkpoint_files import is_temporar
 from queryable_state.streaming.spark.queries.trigger_check import check_trigger
 from queryable_state.streaming.spark.savepoint_start import SavepointStart
 from queryable_state.streaming.spark.savepoints.marker_offsets import check_markers
+from queryable_state.streaming.spark.savepoints.progress_export import newest_offsets
 from queryable_state.streaming.spark.savepoints.source_offsets import (
     check_sources,
     record_sources,
@@ -119,8 +120,11 @@ class JobLaunch:
         sources = self._sources(writer)
         if paths.spark_location is not None:
             files = SparkFiles.of(context, paths.spark_location)
-            check_markers(files, self.job_name, needs_clock=self.graph.needs_clock)
-            check_sources(files, self.job_name, sources)
+            offsets = newest_offsets(files)
+            if offsets is not None:
+                needs_clock = self.graph.needs_clock
+                check_markers(offsets, files.root, self.job_name, needs_clock=needs_clock)
+                check_sources(offsets, files, self.job_name, sources)
         return self._started(paths, config, decision, compiler, writer, sources)
 
     def _sources(self, writer: DataStreamWriter) -> list[QuerySource]:

@@ -7,14 +7,10 @@ marker source of a job is its last source.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from queryable_state.streaming.spark.savepoints.progress_export import source_offsets
 from queryable_state.streaming.spark.sources.marker_offset import MarkerOffset
 from queryable_state.wire.errors import RestoreMismatchError
-
-if TYPE_CHECKING:
-    from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 
 _KNOWN_VERSION = "v1"
 
@@ -41,13 +37,12 @@ def with_markers(content: bytes, markers: int, where: str) -> bytes:
     return "\n".join([*lines, json.dumps(MarkerOffset().as_dict())]).encode()
 
 
-def check_markers(files: SparkFiles, job_name: str, *, needs_clock: bool) -> None:
-    """Raises RestoreMismatchError if Spark would refuse the checkpoint of a job, because its
-    program has begun or ceased to need a marker source."""
-    newest = max((int(name) for name in files.names("offsets") if name.isdigit()), default=-1)
-    content = files.read(f"offsets/{newest}")
-    if content is None:
-        return
+def check_markers(content: bytes, where: str, job_name: str, *, needs_clock: bool) -> None:
+    """Raises RestoreMismatchError, naming `where`, if Spark would refuse the checkpoint of a job,
+    because its program has begun or ceased to need a marker source.
+
+    `content` is the newest file of its `offsets/`.
+    """
     offsets = source_offsets(content).values()
     has_marker = any(MarkerOffset.parse(each) is not None for each in offsets)
     if has_marker == needs_clock:
@@ -58,7 +53,7 @@ def check_markers(files: SparkFiles, job_name: str, *, needs_clock: bool) -> Non
         else "it has no function with timers any more"
     )
     raise RestoreMismatchError(
-        f"job {job_name!r} cannot continue from Spark's checkpoint {files.root}: {change}, so it "
+        f"job {job_name!r} cannot continue from Spark's checkpoint {where}: {change}, so it "
         "has another number of sources, which Spark does not accept in a checkpoint. Start the "
         "former program, stop it with stop_with_savepoint(), and start this one with another name "
         "or checkpoint location and savepoint=..."

@@ -143,6 +143,12 @@ def _is_of(name: str) -> bool:
     return _OF_STORE.fullmatch(name.rpartition("/")[2]) is not None
 
 
+def newest_offsets(files: SparkFiles) -> bytes | None:
+    """The newest file of `offsets/`; None if there is none."""
+    newest = max((int(name) for name in files.names("offsets") if name.isdigit()), default=-1)
+    return files.read(f"offsets/{newest}")
+
+
 def source_offsets(content: bytes) -> dict[str, str]:
     """Parses a file of `offsets/`: the offset of each source by the source's key in the file.
 

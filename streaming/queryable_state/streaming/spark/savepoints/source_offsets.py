@@ -134,13 +134,14 @@ def check_unrecorded(content: bytes, wanted: Sequence[QuerySource], where: str) 
         )
 
 
-def check_sources(files: SparkFiles, job_name: str, wanted: Sequence[QuerySource]) -> None:
+def check_sources(
+    content: bytes, files: SparkFiles, job_name: str, wanted: Sequence[QuerySource]
+) -> None:
     """Raises RestoreMismatchError if a job cannot continue from its own Spark checkpoint, because
-    its program has other sources, or has them in another order."""
-    newest = max((int(name) for name in files.names("offsets") if name.isdigit()), default=-1)
-    content = files.read(f"offsets/{newest}")
-    if content is None:
-        return
+    its program has other sources, or has them in another order.
+
+    `content` is the newest file of its `offsets/`.
+    """
     found = source_offsets(content)
     stored = recorded(files.read(SOURCES), files.root)
     change = None
