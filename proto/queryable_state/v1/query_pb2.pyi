@@ -1048,6 +1048,7 @@ class Query(_message.Message):
     EXPLAIN_FIELD_NUMBER: _builtins.int
     RANGES_FIELD_NUMBER: _builtins.int
     WINDOWS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Chosen by the client; unique on its connection while unanswered."""
     state_id: _builtins.int
@@ -1086,6 +1087,13 @@ class Query(_message.Message):
     def windows(self) -> _containers.RepeatedCompositeFieldContainer[Global___WindowRange]:
         """WINDOWS: one for all keys, or one each; none: all windows."""
 
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Set by a server that asks all servers for keys that may be in any partition
+        (`asks_all_partitions`): every partition of the asked server, ascending, each of which is read.
+        NOT_OWNER if it has others. Clients leave it empty.
+        """
+
     def __init__(
         self,
         *,
@@ -1105,10 +1113,11 @@ class Query(_message.Message):
         explain: _builtins.bool = ...,
         ranges: _abc.Iterable[Global___ListRange] | None = ...,
         windows: _abc.Iterable[Global___WindowRange] | None = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "at_version", b"at_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "deadline_ms", b"deadline_ms", "elements", b"elements", "explain", b"explain", "id", b"id", "keys", b"keys", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "placement_version", b"placement_version", "ranges", b"ranges", "read", b"read", "state_id", b"state_id", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "deadline_ms", b"deadline_ms", "elements", b"elements", "explain", b"explain", "id", b"id", "keys", b"keys", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "partitions", b"partitions", "placement_version", b"placement_version", "ranges", b"ranges", "read", b"read", "state_id", b"state_id", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
     _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015

@@ -20,16 +20,17 @@ from tests.native_state.server.conftest import (
     until_batch,
 )
 from tests.native_state.server.replay import ReplayedQuery
-from tests.native_state.server.shared_servers import json_of, two_servers
+from tests.native_state.server.shared_servers import json_of, sharing, two_servers
 from tests.native_state.server.test_placement import exchange
 from tests.waiting import DEADLINE_S
 
 from queryable_state.cli import main
+from queryable_state.client import Consistency, QueryableStateError, UnknownKeyOrNamespaceError
 from queryable_state.client.blocking import QueryableStateClient as BlockingClient
+from queryable_state.server.native_state.server.owners import Owners
 from queryable_state.v1 import query_pb2_grpc, watch_pb2
 from queryable_state.v1.registration_pb2 import SPARK_HASH
 from queryable_state.wire.addresses import host_and_port
-from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.keys.store_keys import changed_record_key
 from queryable_state.wire.located_state import NOT_HASH_PARTITIONED
@@ -126,22 +127,143 @@ async def test_each_batch_of_a_query_without_strict_distribution_is_served(
                 assert [each and each.value() for each in found] == list(whole.values())
 
 
-async def test_several_servers_refuse_keys_that_are_not_placed_by_hash(
-    query: ReplayedQuery, serving: Serve
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_several_servers_find_keys_at_whichever_server_has_them(
+    lazy: bool, query: ReplayedQuery, serving: Serve
 ) -> None:
     query.commit(3)
     async with serving(query.root) as server, client_of(server) as client:
         strict, keys = await everything(client), await keys_of(client)
     not_strict(query)
+    exchange(query)
+    async with two_servers(serving, query.root, lazy=lazy) as servers:
+        for server in servers:
+            async with client_of(server) as client:
+                for consistency in (Consistency.COMMITTED, Consistency.UNCOMMITTED):
+                    found = await client.get_kv_states(
+                        "query",
+                        "aggregation",
+                        keys,
+                        consistency=consistency,
+                    )
+                    assert {
+                        str(key): each and each.value()
+                        for key, each in zip(keys, found, strict=True)
+                    } == strict
+                one = await client.get_kv_state("query", "aggregation", keys[0])
+                assert one.value() == strict[str(keys[0])]
+                assert await everything(client) == strict
+                explained = await client.explain("query", "aggregation", keys[0])
+                assert explained.asks_all_partitions
+                asked = {each.server_id for each in explained.steps}
+                assert {f"native-{each.address}" for each in servers} <= asked
+                absent = [*list(keys[0])[:-1], -1]
+                with pytest.raises(UnknownKeyOrNamespaceError):
+                    await client.get_kv_state("query", "aggregation", absent)
+
+
+@pytest.mark.parametrize("name", ["spark-4.2-sessions-rocksdb", "collector-rocksdb"])
+async def test_several_servers_find_windows_and_collections(
+    name: str, serving: Serve, tmp_path: Path
+) -> None:
+    query = ReplayedQuery.of_fixture(name, tmp_path)
+    query.commit(query.last_batch)
+    async with serving(query.root) as server:
+        strict = await asyncio.to_thread(looked_up, server)
+    not_strict(query)
+    exchange(query)
+    async with two_servers(serving, query.root) as (server, other):
+        assert await asyncio.to_thread(looked_up, server) == strict
+        assert await asyncio.to_thread(looked_up, other) == strict
+
+
+async def test_servers_at_different_batches_answer_as_of_one(
+    query: ReplayedQuery, serving: Serve, tmp_path: Path
+) -> None:
+    replayed = exchanged(query, 0)
+    again = ReplayedQuery(query.root, tmp_path / "again")
+    again.commit(0)
+    of_batch: dict[int, dict[str, Any]] = {}
+    keys: dict[str, Any] = {}
+    async with serving(again.root, follow=True) as server, client_of(server) as client:
+        for batch in range(replayed.last_batch + 1):
+            again.commit(batch)
+            await until_batch(server, batch)
+            of_batch[batch] = await everything(client)
+            keys |= {str(key): key for key in await keys_of(client)}
     async with (
-        two_servers(serving, query.root, follow=True) as (server, _),
+        two_servers(serving, replayed.root, follow=True) as (server, other),
+        client_of(server) as client,
+        client_of(other) as of_other,
+    ):
+        for batch in range(1, replayed.last_batch + 1):
+            replayed.commit(batch)
+            # No wait: one server may have the batch and the other not yet.
+            for each in (client, of_other):
+                found = await each.get_kv_states("query", "aggregation", [*keys.values()])
+                for key, one in zip(keys, found, strict=True):
+                    if one is None:
+                        assert not all(key in of_batch[at] for at in (batch - 1, batch))
+                    else:
+                        assert one.value() == of_batch[one.info.version][key]
+            found = await client.get_kv_states(
+                "query", "aggregation", [*keys.values()], consistency=Consistency.at_least(batch)
+            )
+            assert {each.info.version for each in found if each} == {batch}
+
+
+async def test_keys_of_several_servers_fail_while_one_of_them_is_away(
+    query: ReplayedQuery, serving: Serve
+) -> None:
+    replayed = exchanged(query, 3)
+    async with two_servers(serving, replayed.root) as (server, other), client_of(server) as client:
+        keys = await keys_of(client)
+        await other.__aexit__(None, None, None)
+        for key in keys[:2]:
+            with pytest.raises(QueryableStateError, match=other.address):
+                await client.get_kv_state("query", "aggregation", key, timeout_s=0.4)
+
+
+async def test_servers_with_other_lists_of_servers_do_not_answer_for_each_other(
+    query: ReplayedQuery, serving: Serve
+) -> None:
+    replayed = exchanged(query, 3)
+    async with serving(replayed.root) as server, client_of(server) as client:
+        key, *_ = await keys_of(client)
+    servers = sharing()
+    first, second = servers
+    lost = next(each for each in range(2) if Owners(servers, first).owner(each) == second)
+    longer = next(
+        [*servers, f"127.0.0.1:{port}"]
+        for port in range(1, 1000)
+        if Owners([*servers, f"127.0.0.1:{port}"], second).owner(lost) not in servers
+    )
+    async with (
+        serving(replayed.root, ports=first.rpartition(":")[2], servers=tuple(servers)) as server,
+        serving(replayed.root, ports=second.rpartition(":")[2], servers=tuple(longer)),
         client_of(server) as client,
     ):
-        assert await everything(client) == strict
-        with pytest.raises(InvalidRequestError, match="useStrictDistribution"):
-            await client.get_kv_state("query", "aggregation", keys[0])
-        with pytest.raises(InvalidRequestError, match="useStrictDistribution"):
-            await client.watch("query", "aggregation", keys=keys[:1]).__aenter__()
+        with pytest.raises(QueryableStateError, match="start every server with the same list"):
+            await client.get_kv_state("query", "aggregation", key, timeout_s=0.4)
+
+
+async def test_keys_are_watched_at_all_servers(query: ReplayedQuery, serving: Serve) -> None:
+    replayed = exchanged(query, 0)
+    async with (
+        two_servers(serving, replayed.root, follow=True) as (server, other),
+        client_of(server) as client,
+    ):
+        async with client.watch("query", "aggregation", after_batch=0) as of_all:
+            for batch in range(1, replayed.last_batch + 1):
+                replayed.commit(batch)
+                await until_batch(server, batch)
+                await until_batch(other, batch)
+            changes = await until_last(of_all, replayed.last_batch)
+        keys = sorted({each.key for each in changes}, key=str)[::2]
+        wanted = {str(key) for key in keys}
+        async with client.watch("query", "aggregation", keys=keys, after_batch=0) as of_keys:
+            found = await until_last(of_keys, replayed.last_batch)
+        assert ordered(found) == ordered([each for each in changes if str(each.key) in wanted])
 
 
 async def test_changes_of_keys_are_watched_in_all_partitions(

@@ -96,13 +96,11 @@ def _log_placement(served: ServedQuery) -> None:
     ]
     if states:
         _log.warning(
-            "%s: %s is not true in its offset log, so keys of %s may be in any partition: %s",
+            "%s: %s is not true in its offset log, so keys of %s may be in any partition: "
+            "look-ups read them in all partitions",
             served.uri,
             STRICT_DISTRIBUTION,
             ", ".join(states),
-            "look-ups read them in all partitions"
-            if served.is_alone
-            else "several servers refuse look-ups by key, a server alone answers them",
         )
 
 

@@ -7,27 +7,23 @@ import dataclasses
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from queryable_state.server.native_state.server.batch_facts import STRICT_DISTRIBUTION
-from queryable_state.server.query.scan_query import KeyGroupRun
+from queryable_state.server.native_state.server.any_partition import (
+    changes_of_keys,
+    watch_of_every_key,
+)
 from queryable_state.server.state_server.queries.requested_version import RequestedVersion
 from queryable_state.v1 import hot_keys_pb2, query_pb2, watch_pb2
-from queryable_state.wire.errors import (
-    InvalidRequestError,
-    QueryableStateError,
-    Reason,
-    RetryLaterError,
-)
-from queryable_state.wire.keys.store_keys import changed_record_key
+from queryable_state.wire.errors import PlacementError, QueryableStateError, RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Iterable, Sequence
 
     from queryable_state.server.native_state.server.served_query import ServedQuery
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.server.state_server.queries.state_reader import StateReader
 
-_MESSAGE_CHANGES = 512
+_MOVED_RETRY_MS = 200
 
 # The part of a query's deadline spent waiting, so that the client receives the reason in time.
 _WAITING_PART = 0.9
@@ -54,7 +50,7 @@ class NativeReader:
             return None
         if not served.is_whole or query.consistency:
             return None
-        if not served.is_alone and not self._is_placed_by_hash(query.state_id):
+        if query.partitions or (query.state_id in served.unplaced and not served.is_alone):
             return None
         if query.min_version or query.max_staleness_ms or query.HasField("at_version"):
             return None
@@ -65,8 +61,7 @@ class NativeReader:
         try:
             requested = RequestedVersion.of(query)
             self._served.check(requested)
-            if not self._served.is_alone:
-                self._check_placement(query.state_id, "look-ups by key on several servers")
+            self._check_partitions(query)
             await self._load(query.state_id, _groups(query.keys), query.deadline_ms)
         except QueryableStateError as problem:
             return query_pb2.Answer(id=query.id, last=True, error=problem.to_proto())
@@ -92,20 +87,15 @@ class NativeReader:
     ) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
         """The committed changes of keys of a state."""
         self._served.check_watch()
-        whole: WatchQuery | None = None
-        if query.keys and not self._is_placed_by_hash(query.state_id):
-            if not self._served.is_alone:
-                self._check_placement(query.state_id, "watches of keys on several servers")
-            partitions = self._partitions(query.state_id)
-            whole = dataclasses.replace(
-                query, keys=(), groups=(KeyGroupRun(0, partitions - 1),), after_change=b""
-            )
-        groups = _groups(query.keys) or {
-            group for run in query.groups for group in range(run.first, run.last + 1)
+        whole = query
+        if query.keys and query.state_id in self._served.unplaced:
+            whole = watch_of_every_key(query, self._served.unplaced[query.state_id])
+        groups = _groups(whole.keys) or {
+            group for run in whole.groups for group in range(run.first, run.last + 1)
         }
         await self._load(query.state_id, groups, 0)
-        found = self._reader.watch(whole or query)
-        async with aclosing(found if whole is None else _of_keys(query, found)) as messages:
+        found = self._reader.watch(whole)
+        async with aclosing(found if whole is query else changes_of_keys(query, found)) as messages:
             async for message in messages:
                 yield message
 
@@ -121,29 +111,19 @@ class NativeReader:
             return hot_keys_pb2.ListHotKeysResponse()
         return self._reader.hot_keys(state_id, limit)
 
-    def _is_placed_by_hash(self, state_id: int) -> bool:
-        """True if the hash of a whole key is its partition; also for an unknown state."""
-        return not any(
-            state_id in each.registrations and not each.placed_by_hash
-            for each in self._served.states.operators
-        )
-
-    def _check_placement(self, state_id: int, what: str) -> None:
-        if not self._is_placed_by_hash(state_id):
-            raise InvalidRequestError(
-                f"{what} in {self._served.uri}: {STRICT_DISTRIBUTION} is not true in its "
-                "offset log, so Spark does not place keys by their hash: use a scan, or for "
-                "look-ups one server of all partitions (without --servers)",
-                reason=Reason.UNSUPPORTED,
+    def _check_partitions(self, query: query_pb2.Query) -> None:
+        """Raises unless a query of keys that may be in any partition names all of this server."""
+        served = self._served
+        if not query.partitions and (served.is_alone or query.state_id not in served.unplaced):
+            return
+        own = served.partitions_of(query.state_id)
+        if list(query.partitions) != own:
+            raise PlacementError(
+                f"this server has the partitions {_listed(own)} of the state, not "
+                f"{_listed(query.partitions)}: start every server with the same list (--servers)",
+                retry_after_ms=_MOVED_RETRY_MS,
+                placement_version=served.placement_version,
             )
-
-    def _partitions(self, state_id: int) -> int:
-        """The number of partitions of a state."""
-        return next(
-            each.partitions
-            for each in self._served.states.operators
-            if state_id in each.registrations
-        )
 
     def _is_unloaded(self, state_id: int) -> bool:
         """True while no partition of a state is loaded that will be once it is asked for."""
@@ -166,41 +146,9 @@ class NativeReader:
             ) from None
 
 
-async def _of_keys(
-    query: WatchQuery, found: AsyncGenerator[watch_pb2.WatchKvStateResponse, None]
-) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
-    """The changes of the keys of a watch, of the messages of a watch of all keys.
-
-    A change is found with the partition that Spark chose, and gets the key group of the key as it
-    is watched. It is part of the store key by which the changes of a batch are ordered, so they
-    are ordered anew once the batch is complete.
-    """
-    watched = {key[2:]: key for key in query.keys}
-    first = -1 if query.after_batch is None else query.after_batch + 1
-    changes: dict[bytes, watch_pb2.KvChange] = {}
-    async with aclosing(found) as messages:
-        async for message in messages:
-            for change in message.changes:
-                key = watched.get(change.key[2:])
-                if key is not None:
-                    change.key = key
-                    changes[changed_record_key(change)] = change
-            if message.changes and not message.complete:
-                continue
-            del message.changes[:]
-            after = query.after_change if message.batch == first else b""
-            ordered = [changes[each] for each in sorted(changes) if each > after]
-            changes = {}
-            while len(ordered) > _MESSAGE_CHANGES:
-                part = watch_pb2.WatchKvStateResponse()
-                part.CopyFrom(message)
-                part.complete = False
-                part.changes.extend(ordered[:_MESSAGE_CHANGES])
-                del ordered[:_MESSAGE_CHANGES]
-                yield part
-            message.changes.extend(ordered)
-            yield message
-
-
 def _groups(keys: Iterable[bytes]) -> set[int]:
     return {key[0] << 8 | key[1] for key in keys if len(key) >= 2}
+
+
+def _listed(partitions: Sequence[int]) -> str:
+    return ", ".join(map(str, partitions)) or "(none)"

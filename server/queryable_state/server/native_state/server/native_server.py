@@ -14,6 +14,7 @@ from queryable_state.server.checkpoint_server.state_folder import StateFolder
 from queryable_state.server.checkpoint_server.stoppable_load import unless_stopped
 from queryable_state.server.native_state.files.query_checkpoint import QueryCheckpoint
 from queryable_state.server.native_state.files.query_name import query_name
+from queryable_state.server.native_state.server.any_partition import EveryServer
 from queryable_state.server.native_state.server.first_load import FirstLoad
 from queryable_state.server.native_state.server.follower import Follower
 from queryable_state.server.native_state.server.native_catalog import NativeCatalog
@@ -125,7 +126,7 @@ class NativeServer(PublicServer):
             reader = self._reader(served, table, lease, threads, owners)
             catalog = NativeCatalog(served, self.name, owners, follower)
             ports = PublicPorts(
-                self._router(stack, reader, catalog, owners),
+                self._router(stack, served, reader, catalog, owners),
                 settings,
                 stack,
                 self.shutdown,
@@ -194,6 +195,7 @@ class NativeServer(PublicServer):
     def _router(
         self,
         stack: contextlib.AsyncExitStack,
+        served: ServedQuery,
         reader: NativeReader,
         catalog: NativeCatalog,
         owners: Owners,
@@ -212,7 +214,10 @@ class NativeServer(PublicServer):
             connector=settings.tls.connector(),
             default_deadline_ms=settings.default_deadline_ms,
         )
-        router = SharedRouter(own, others)
+        every_server = EveryServer(
+            others.answers, owners, default_deadline_ms=settings.default_deadline_ms
+        )
+        router = SharedRouter(own, others, lambda: served.unplaced, every_server)
         stack.push_async_callback(router.aclose)
         return router
 

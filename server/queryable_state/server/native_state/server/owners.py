@@ -84,6 +84,13 @@ class Owners:
             )
         return found
 
+    def shares(self, partitions: int) -> list[list[int]]:
+        """The partitions of each server that has some, this server first."""
+        shares: dict[str, list[int]] = {}
+        for partition in range(partitions):
+            shares.setdefault(self.owner(partition), []).append(partition)
+        return sorted(shares.values(), key=lambda share: self.owner(share[0]) != self._own)
+
     def others(self) -> list[status_pb2.ServerStatus]:
         """The other servers, as far as this one knows them."""
         return [

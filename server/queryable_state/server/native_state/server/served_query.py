@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, TypeVar
 
 from queryable_state.server.native_state.server.batch_commit import commit_batch
-from queryable_state.server.native_state.server.partition_calls import PartitionCalls
 from queryable_state.server.native_state.server.served_partition import ServedPartition
 from queryable_state.server.native_state.store.batch_times import BatchTimes
 from queryable_state.server.native_state.store.native_store import NativeStore
@@ -22,12 +22,15 @@ from queryable_state.wire.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from concurrent.futures import Future
 
     from queryable_state.server.native_state.server.batch_facts import BatchFacts
     from queryable_state.server.native_state.server.native_threads import NativeThreads
     from queryable_state.server.native_state.server.owners import Owners
     from queryable_state.server.native_state.server.query_states import QueryStates
+    from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
+    from queryable_state.server.state_server.base.thread_pool import ThreadPool
     from queryable_state.server.state_server.queries.requested_version import RequestedVersion
     from queryable_state.server.state_server.stores.job_stores import JobStores
     from queryable_state.server.state_server.stores.store_table import StoreTable
@@ -43,6 +46,10 @@ _OVERLAY_BYTES = 256 << 20
 _LEASE_MS = 1 << 50
 
 _TAKEN_BACK_RETRY_MS = 1000
+
+_log = logging.getLogger(__name__)
+
+_Found = TypeVar("_Found", bound="Overlay | StateStore")
 
 
 class ServedQuery:
@@ -74,13 +81,15 @@ class ServedQuery:
         """Why nothing is answered until the query commits again; None: queries are answered."""
         self._newest_taken_back = NOTHING_COMMITTED
         self.placement_version = 0
+        self.unplaced: dict[int, int] = {}
+        """The number of partitions of each state whose keys are not placed by their hash, by id."""
         self._table = table
         self._lease = lease
         self._owners = owners
         self._background = threads.background
         self._loading = threads.loading
         self._following = threads.following
-        self._calls = PartitionCalls(threads.following, threads.background)
+        self._calls = _PartitionCalls(threads.following, threads.background)
         self._batch_times = BatchTimes()
         # By operator, of those whose keys are not placed by their hash.
         self._peers: dict[str, list[NativeStore]] = {}
@@ -109,6 +118,10 @@ class ServedQuery:
     def partitions(self) -> Sequence[ServedPartition]:
         """The partitions that this server has, of all operators."""
         return self._partitions
+
+    def partitions_of(self, state_id: int) -> list[int]:
+        """The partitions of a state that this server has, ascending."""
+        return [each.index for each in self._partitions if state_id in each.operator.registrations]
 
     @property
     def is_alone(self) -> bool:
@@ -258,6 +271,12 @@ class ServedQuery:
         self.states, self._partitions, self._facts = states, partitions, facts
         self.is_whole = not partitions
         self._peers = {each.uid: [] for each in states.operators if not each.placed_by_hash}
+        self.unplaced = {
+            state_id: each.partitions
+            for each in states.operators
+            if not each.placed_by_hash
+            for state_id in each.registrations
+        }
         self.placement_version += 1
         self._lease.renew(self._lease.now_s(), _LEASE_MS, self.placement_version)
         self.job = self._table.job_or_new(self.query_id)
@@ -346,3 +365,39 @@ class ServedQuery:
             store = each.store
             while await self._background.run(store.compact, up_to, _COMPACTED_RECORDS):
                 pass
+
+
+class _PartitionCalls:
+    """Reads files for partitions side by side, and closes stores in the background."""
+
+    def __init__(self, threads: ThreadPool, background: BackgroundThread) -> None:
+        self._threads = threads
+        self._background = background
+
+    async def all(
+        self, partitions: Sequence[ServedPartition], call: Callable[[ServedPartition], _Found]
+    ) -> list[_Found]:
+        """The result of `call` for each partition; if one fails, raises it and closes the others'
+        stores."""
+        results = await asyncio.gather(
+            *(self._threads.run(call, each) for each in partitions), return_exceptions=True
+        )
+        found = [each for each in results if not isinstance(each, BaseException)]
+        for problem in results:
+            if isinstance(problem, BaseException):
+                self.destroy(*found)
+                raise problem
+        return found
+
+    def destroy(self, *found: Overlay | StateStore) -> None:
+        """Closes stores and removes their files behind the reads that are enqueued."""
+        for each in found:
+            destroy = getattr(each, "destroy", None)
+            if destroy is not None:
+                self._background.submit(destroy).add_done_callback(_log_failure)
+
+
+def _log_failure(done: Future[object]) -> None:
+    problem = done.exception()
+    if problem is not None:
+        _log.error("a store could not be closed", exc_info=problem)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
+from queryable_state.server.native_state.server.any_partition import (
+    changes_of_keys,
+    watch_of_every_key,
+)
+from queryable_state.server.query.frames.answer_frames import frame_of
 from queryable_state.server.query.router import QuerySession
 from queryable_state.server.query.routers.located_router import LocatedRouter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 
+    from queryable_state.server.native_state.server.any_partition import EveryServer
     from queryable_state.server.query.proxy.proxy_router import ProxyRouter
     from queryable_state.server.query.router import Deliver, Router
     from queryable_state.server.query.routers.local_router import LocalRouter
@@ -30,19 +37,45 @@ class SharedRouter(LocatedRouter):
     that know different owners never forward in circles.
     """
 
-    def __init__(self, own: LocalRouter, others: ProxyRouter) -> None:
-        """`others` reads this process's keys from it, too; the router closes both."""
+    def __init__(
+        self,
+        own: LocalRouter,
+        others: ProxyRouter,
+        unplaced: Callable[[], Mapping[int, int]],
+        every_server: EveryServer,
+    ) -> None:
+        """`others` reads this process's keys from it, too; the router closes both.
+
+        `unplaced` returns the number of partitions of each state whose keys may be in any one;
+        `every_server` is asked for these.
+        """
         self._own = own
         self._others = others
         self._locations = own
+        self._unplaced = unplaced
+        self._every_server = every_server
 
     def session(self, deliver: Deliver, authorization: str = "") -> QuerySession:
         return _SharedSession(
-            self._own.session(deliver, authorization), self._others.session(deliver, authorization)
+            self._own.session(deliver, authorization),
+            self._others.session(deliver, authorization),
+            self._of_every_server,
+            deliver,
         )
 
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
-        return await self._others.answers(query)
+        asked = self._of_every_server(query)
+        return await self._others.answers(query) if asked is None else [await asked]
+
+    def _of_every_server(
+        self, query: query_pb2.Query
+    ) -> Coroutine[Any, Any, query_pb2.Answer] | None:
+        """The answer of all servers; None if the hash of each key says which one has it."""
+        partitions = self._unplaced().get(query.state_id, 0)
+        # The router refuses keys without a key group of the state.
+        if not all(len(key) >= 2 and int.from_bytes(key[:2]) < partitions for key in query.keys):
+            return None
+        return self._every_server.answer(query, partitions) if partitions else None
 
     def scan(
         self, query: ScanQuery, located: LocatedState
@@ -52,7 +85,11 @@ class SharedRouter(LocatedRouter):
     def watch(
         self, query: WatchQuery, located: LocatedState
     ) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
-        return self._router(query.placement_version).watch(query, located)
+        partitions = self._unplaced().get(query.state_id, 0)
+        if query.placement_version or not query.keys or not partitions:
+            return self._router(query.placement_version).watch(query, located)
+        whole = watch_of_every_key(query, partitions)
+        return changes_of_keys(query, self._others.watch(whole, located))
 
     async def measure(
         self, located: LocatedState, timeout_ms: int, *, placement_version: int = 0
@@ -86,14 +123,39 @@ class SharedRouter(LocatedRouter):
 class _SharedSession(QuerySession):
     """Answers forwarded queries from this process, and routes others."""
 
-    def __init__(self, own: QuerySession, others: QuerySession) -> None:
+    def __init__(
+        self,
+        own: QuerySession,
+        others: QuerySession,
+        of_every_server: Callable[[query_pb2.Query], Coroutine[Any, Any, query_pb2.Answer] | None],
+        deliver: Deliver,
+    ) -> None:
         self._own = own
         self._others = others
+        self._of_every_server = of_every_server
+        self._deliver = deliver
+        self._pending: set[asyncio.Task[None]] = set()
 
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
-        return (self._own if query.id >= _FORWARDED_IDS else self._others).ask(query, frame)
+        if query.id >= _FORWARDED_IDS or query.partitions:
+            return self._own.ask(query, frame)
+        asked = self._of_every_server(query)
+        if asked is None:
+            return self._others.ask(query, frame)
+        task = asyncio.get_running_loop().create_task(self._answer(asked))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+        return None
+
+    async def _answer(self, asked: Coroutine[Any, Any, query_pb2.Answer]) -> None:
+        answer = await asked
+        self._deliver(answer.id, frame_of(answer), True)
 
     async def aclose(self) -> None:
         """Drops pending queries."""
+        pending = tuple(self._pending)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
         await self._others.aclose()
         await self._own.aclose()

@@ -26,15 +26,20 @@ def only_found(reads: Iterable[tuple[int, _Found | None]]) -> _Found | None:
     """
     found = [(partition, value) for partition, value in reads if value is not None]
     if len(found) > 1:
-        partitions = ", ".join(str(partition) for partition in sorted(each[0] for each in found))
-        raise InvalidRequestError(
-            f"Spark has the key in the partitions {partitions}, each with a value of its own: "
-            "without strict distribution it does not keep the rows of a key together. Scan the "
-            "state, and start the query anew with "
-            "spark.sql.streaming.statefulOperator.useStrictDistribution=true",
-            reason=Reason.UNSUPPORTED,
-        )
+        raise in_several_partitions(*(each[0] for each in found))
     return found[0][1] if found else None
+
+
+def in_several_partitions(*partitions: int) -> InvalidRequestError:
+    """The refusal of a key that Spark has in several partitions; those that are known."""
+    named = ", ".join(map(str, sorted(partitions)))
+    return InvalidRequestError(
+        f"Spark has the key in {f'the partitions {named}' if named else 'several partitions'}, "
+        "each with a value of its own: without strict distribution it does not keep the rows of a "
+        "key together. Scan the state, and start the query anew with "
+        "spark.sql.streaming.statefulOperator.useStrictDistribution=true",
+        reason=Reason.UNSUPPORTED,
+    )
 
 
 class NativeView(StateView):

@@ -136,6 +136,7 @@ class ProxiedQuery:
             max_staleness_ms=whole.max_staleness_ms,
             elements=whole.elements,
             explain=whole.explain,
+            partitions=whole.partitions,
             ranges=whole.ranges if len(whole.ranges) != len(keys) else (),
             windows=whole.windows if len(whole.windows) != len(keys) else (),
         )
