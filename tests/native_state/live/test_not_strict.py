@@ -8,6 +8,7 @@ import pytest
 from tests.native_state.programs.fixture import HDFS, ROCKSDB_CHANGELOGS
 from tests.native_state.programs.written_query import WrittenQuery, settings
 from tests.native_state.server.conftest import client_of, everything, keys_of, serving
+from tests.native_state.server.shared_servers import two_servers
 
 from queryable_state.wire.errors import CorruptDataError, UnknownKeyOrNamespaceError
 
@@ -51,6 +52,11 @@ async def test_every_key_is_found_wherever_spark_put_it(
             assert one.value() == whole[str(key)]
         with pytest.raises(UnknownKeyOrNamespaceError):
             await client.get_kv_state("query", "aggregation", ("a0", 10_000))
+    async with two_servers(serving, query.checkpoint, partitions=4) as servers:
+        for server in servers:
+            async with client_of(server) as client:
+                found = await client.get_kv_states("query", "aggregation", keys)
+                assert [each and each.value() for each in found] == list(whole.values())
     # Their hash names other partitions.
     for path in (query.checkpoint / "offsets").glob("[0-9]*"):
         path.write_text(path.read_text().replace('Distribution":"false"', 'Distribution":"true"'))

@@ -28,21 +28,25 @@ def free_ports(number: int) -> list[int]:
             each.close()
 
 
-def sharing() -> list[str]:
-    """Addresses of two servers that get one of the two partitions each."""
+def sharing(partitions: int = 2) -> list[str]:
+    """Addresses of two servers that each get some of the partitions."""
     while True:
         servers = [f"127.0.0.1:{port}" for port in free_ports(2)]
         owners = Owners(servers, servers[0])
-        if len({owners.owner(partition) for partition in range(2)}) == 2:
+        if len({owners.owner(partition) for partition in range(partitions)}) == 2:
             return servers
 
 
 @asynccontextmanager
 async def two_servers(
-    serving: Callable[..., NativeServer], root: Path, *each: dict[str, Any], **settings: Any
+    serving: Callable[..., NativeServer],
+    root: Path,
+    *each: dict[str, Any],
+    partitions: int = 2,
+    **settings: Any,
 ) -> AsyncIterator[tuple[NativeServer, NativeServer]]:
     """Two servers of one query; `each`: settings of the first and of the second one."""
-    servers = sharing()
+    servers = sharing(partitions)
     first, second = (
         serving(
             root,
