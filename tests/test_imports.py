@@ -32,7 +32,7 @@ _ALLOWED_IN_COMMANDS = {"cli"}
 # Modules directly in a package are its interfaces or its top, and only circles are refused there.
 _LAYERS = {
     "wire": ("schema", "values", "keys", "frames", "arrow"),
-    "client": ("_reading", "_batching", "_connection", "_routing", "_scans", "blocking"),
+    "client": ("_reading", "_queries", "_scans", "blocking"),
     "server": ("process", "serving"),
     "server/native_state": ("files", "rows", "operators", "store", "server"),
     "server/storage": ("layered", "heap", "rocksdb"),

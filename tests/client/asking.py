@@ -28,4 +28,5 @@ async def until_direct(client: QueryableStateClient, cluster: InProcessCluster) 
     assert dispatcher is not None
     pool = dispatcher.pool._by_address
     for server in cluster.servers:
-        await eventually(lambda server=server: pool[server.addresses.query].is_ready)  # type: ignore[misc]
+        address = server.addresses.query
+        await eventually(lambda address=address: pool[address].connection is not None)  # type: ignore[misc]

@@ -134,6 +134,8 @@ def main() -> None:
 
     async def ask_later() -> None:
         nonlocal pending
+        # Sent as the loop ends: the answer cannot have arrived before the fork.
+        inherited.client.get_kv_state("sensors", "last", "sensor_0")
         pending = inherited.client.get_kv_state("sensors", "last", "sensor_1")
 
     async def fork_inside() -> tuple[Callable[[], dict[str, str]], Any]:

@@ -26,12 +26,9 @@ MOST_NUMBER = (1 << 63) - 1
 _LONGEST_TIMEOUT_S = 4_000_000
 
 
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The running event loop; None if there is none."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
+# asyncio's own, without the exception of `get_running_loop` that a look-up would pay for.
+running_loop = asyncio._get_running_loop
+"""Returns the running event loop; None if there is none."""
 
 
 def checked_addresses(

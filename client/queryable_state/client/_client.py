@@ -14,17 +14,16 @@ from queryable_state.client._arguments import (
     job_text,
 )
 from queryable_state.client._client_base import DEFAULT_TIMEOUT_S
-from queryable_state.client._operator_lookups import OperatorLookups
+from queryable_state.client._lookups import Lookups
+from queryable_state.client._queries.explain import explained
 from queryable_state.client._reading.hot_keys import HotKeys
 from queryable_state.client._reading.listing import JobInfo, StateInfo
 from queryable_state.client._reading.operation import SCAN
 from queryable_state.client._reading.size_estimate import StateMeasure
-from queryable_state.client._routing.explain import explained
 from queryable_state.client._scans.scan import Scan
 from queryable_state.client._scans.scan_range import ALL, ScanRange
 from queryable_state.client._status.job_description import JobDescription
 from queryable_state.client._status.server_status import ServerStatus
-from queryable_state.client._timed_lookups import TimedLookups
 from queryable_state.client._watches.watch import Watch
 from queryable_state.client._watches.watch_streams import WatchStreams
 from queryable_state.client._watches.watched_keys import WatchedKeys
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_PORT", "DEFAULT_TIMEOUT_S", "QueryableStateClient"]
 
 
-class QueryableStateClient(OperatorLookups, TimedLookups):
+class QueryableStateClient(Lookups):
     """Client for the state of running jobs.
 
         async with QueryableStateClient("host", 9069) as client:

@@ -16,18 +16,18 @@ from queryable_state.client._arguments import (
     job_text,
     running_loop,
 )
-from queryable_state.client._batching.expectation import Expectation
-from queryable_state.client._batching.query_options import QueryOptions
-from queryable_state.client._connection.token_credentials import (
-    TokenCredentials,
-    warn_of_clear_text,
-)
 from queryable_state.client._consistency import Consistency, checked_consistency
 from queryable_state.client._errors import ClientUnusableError, closed
 from queryable_state.client._process import check_process, forked
+from queryable_state.client._queries.dispatcher import Dispatcher
+from queryable_state.client._queries.handle import Expectation
+from queryable_state.client._queries.lookups import QueryOptions
+from queryable_state.client._queries.token_credentials import (
+    TokenCredentials,
+    warn_of_clear_text,
+)
 from queryable_state.client._read_options import ReadOptions, check_options
 from queryable_state.client._reading.operation import VALUE, Operation
-from queryable_state.client._routing.dispatcher import Dispatcher
 from queryable_state.wire.calls.forks import at_fork, keep
 from queryable_state.wire.packaging.protocol_versions import __version__
 from queryable_state.wire.security.connector import connector_of
@@ -35,8 +35,8 @@ from queryable_state.wire.security.connector import connector_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from queryable_state.client._batching.key_batcher import KeyBatcher
-    from queryable_state.client._connection.token_credentials import Token
+    from queryable_state.client._queries.lookups import KeyBatcher
+    from queryable_state.client._queries.token_credentials import Token
     from queryable_state.client._watches.watch_streams import WatchStreams
     from queryable_state.wire.errors import QueryableStateError
     from queryable_state.wire.security.tls import Tls

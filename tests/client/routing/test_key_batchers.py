@@ -14,8 +14,8 @@ from queryable_state.client import (
     InvalidRequestError,
     KeyTypeError,
 )
-from queryable_state.client._batching.key_batcher import KeyBatcher
 from queryable_state.client._client_base import MAX_OPTION_BATCHERS
+from queryable_state.client._queries.lookups import KeyBatcher
 from queryable_state.wire.keys.time_window import TimeWindow
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic
 
-from queryable_state.client._reading.decode_context import NOT_DECODED
 from queryable_state.client._reading.states import (
+    NOT_DECODED,
     KvState,
     takes_no_key,
 )
@@ -17,8 +17,8 @@ from queryable_state.wire.values.lifetime import chunk_remaining_ms
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.client._reading.info import ReadInfo
+    from queryable_state.client._reading.states import DecodeContext
 
 
 class MapEntry(KvState, Generic[V]):

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from queryable_state.client._notebook.html import html_table
-from queryable_state.client._reading.decode_context import DecodeContext
-from queryable_state.client._reading.states import KvState
+from queryable_state.client._reading.states import DecodeContext, KvState
 from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from queryable_state.wire.keys.time_window import check_window
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from queryable_state.client._reading.decode_context import DecodeContext
+    from queryable_state.client._reading.states import DecodeContext
     from queryable_state.wire.located_state import LocatedState
     from queryable_state.wire.state_codecs import StateCodecs
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.pending_results import PendingResults, picked
-from queryable_state.client._reading.states import KvState
+from queryable_state.client._reading.states import DecodeContext, KvState
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:

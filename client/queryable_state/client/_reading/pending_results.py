@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Sequence
 
-    from queryable_state.client._reading.decode_context import DecodeContext
+    from queryable_state.client._reading.states import DecodeContext
     from queryable_state.wire.errors import QueryableStateError
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._reading.decode_context import RefusedContext
 from queryable_state.client._reading.states import (
     AggregatingState,
     KvState,
@@ -13,6 +12,7 @@ from queryable_state.client._reading.states import (
     MapState,
     RecordsState,
     ReducingState,
+    RefusedContext,
     ValueState,
 )
 from queryable_state.client._reading.timed.pending_timers import PendingTimers
@@ -22,7 +22,7 @@ from queryable_state.wire.errors import CorruptDataError, QueryableStateError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.client._reading.decode_context import DecodeContext
+    from queryable_state.client._reading.states import DecodeContext
 
 
 def states_of(answer: Callable[..., Any], values: list[bytes], context: DecodeContext) -> list[Any]:

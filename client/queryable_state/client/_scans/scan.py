@@ -6,11 +6,11 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
-from queryable_state.client._reading.decode_context import DecodeContext
+from queryable_state.client._queries.retries import LOOKUPS
 from queryable_state.client._reading.info import ReadInfo
 from queryable_state.client._reading.state_types import scanned_state
+from queryable_state.client._reading.states import DecodeContext
 from queryable_state.client._reading.timed.key_windows import WindowedKey
-from queryable_state.client._routing.retries import LOOKUPS
 from queryable_state.client._scans.arrow_scan import ArrowScan
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.calls.retrying import retrying
@@ -27,9 +27,9 @@ from queryable_state.wire.operator_state import refuse_scan
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from queryable_state.client._batching.key_batcher import KeyBatcher
-    from queryable_state.client._connection.stream_call import StreamCall
-    from queryable_state.client._routing.dispatcher import Dispatcher
+    from queryable_state.client._queries.dispatcher import Dispatcher
+    from queryable_state.client._queries.lookups import KeyBatcher
+    from queryable_state.client._queries.pool import StreamCall
     from queryable_state.client._scans.arrow_columns import ArrowColumns
     from queryable_state.client._scans.page import Entry, Page
     from queryable_state.client._scans.scan_range import ScanRange

@@ -10,7 +10,7 @@ from queryable_state.client._watches.change import Change
 from queryable_state.client._watches.position import Position
 
 if TYPE_CHECKING:
-    from queryable_state.client._batching.key_batcher import KeyBatcher
+    from queryable_state.client._queries.lookups import KeyBatcher
     from queryable_state.client._watches.received_change import ReceivedChange
     from queryable_state.client._watches.watch_stream import WatchStream
     from queryable_state.client._watches.watch_streams import WatchStreams

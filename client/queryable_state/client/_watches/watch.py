@@ -8,7 +8,7 @@ from queryable_state.client._watches.inbox import WatchInbox
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from queryable_state.client._batching.key_batcher import KeyBatcher
+    from queryable_state.client._queries.lookups import KeyBatcher
     from queryable_state.client._watches.change import Change
     from queryable_state.client._watches.watch_streams import WatchStreams
     from queryable_state.client._watches.watched_keys import WatchedKeys

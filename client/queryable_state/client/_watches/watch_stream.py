@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
 from queryable_state.client._errors import ClientClosedError
-from queryable_state.client._routing.retries import CALLS
+from queryable_state.client._queries.retries import CALLS
 from queryable_state.client._scans.scan_range import ALL
 from queryable_state.client._watches.position import Position
 from queryable_state.client._watches.received_change import ReceivedChange
@@ -21,9 +21,9 @@ from queryable_state.wire.operator_state import refuse_watch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from queryable_state.client._batching.key_batcher import KeyBatcher
-    from queryable_state.client._connection.stream_call import StreamCall
-    from queryable_state.client._routing.dispatcher import Dispatcher
+    from queryable_state.client._queries.dispatcher import Dispatcher
+    from queryable_state.client._queries.lookups import KeyBatcher
+    from queryable_state.client._queries.pool import StreamCall
     from queryable_state.client._watches.watched_keys import WatchedKeys
     from queryable_state.wire.state_codecs import StateCodecs
 

@@ -16,8 +16,8 @@ from queryable_state.wire.errors import QueryableStateError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from queryable_state.client._batching.key_batcher import KeyBatcher
-    from queryable_state.client._routing.dispatcher import Dispatcher
+    from queryable_state.client._queries.dispatcher import Dispatcher
+    from queryable_state.client._queries.lookups import KeyBatcher
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine, Iterable
 
-    from queryable_state.client._connection.token_credentials import Token
+    from queryable_state.client._queries.token_credentials import Token
     from queryable_state.wire.security.tls import Tls
 
 _Result = TypeVar("_Result")

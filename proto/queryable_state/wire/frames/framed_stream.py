@@ -59,41 +59,47 @@ class FrameReader:
     raises `CorruptDataError`.
     """
 
-    __slots__ = ("_at", "_held", "_need", "_pieces", "most_bytes")
+    __slots__ = ("_at", "_need", "_pieces", "held_bytes", "most_bytes")
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
         """Maximum length of a frame; may be changed between frames."""
         self._pieces: list[bytes] = []
         self._at = 0
-        # Bytes not taken yet, and how many are needed before `take` looks again.
-        self._held = 0
-        self._need = _LENGTH_BYTES
-
-    @property
-    def held_bytes(self) -> int:
+        self.held_bytes = 0
         """Received bytes that were not taken."""
-        return self._held
+        # How many are needed before `take` looks again.
+        self._need = _LENGTH_BYTES
 
     @property
     def is_partial(self) -> bool:
         """True if `take` has seen the beginning of a frame but not its end."""
-        return 0 < self._held < self._need
+        return 0 < self.held_bytes < self._need
 
     def clear(self) -> None:
         """Drops the bytes that were not taken."""
         self._pieces.clear()
-        self._at = self._held = 0
+        self._at = self.held_bytes = 0
         self._need = _LENGTH_BYTES
 
     def feed(self, data: bytes) -> None:
         """Adds received bytes."""
         self._pieces.append(data)
-        self._held += len(data)
+        self.held_bytes += len(data)
+
+    def first(self, data: bytes) -> bytes | None:
+        """Adds received bytes; returns the next frame, as `take`."""
+        if not self.held_bytes:
+            # The common case: one whole frame, which needs no joining.
+            length = len(data) - _LENGTH_BYTES
+            if 0 < length <= self.most_bytes and length == int.from_bytes(data[:_LENGTH_BYTES]):
+                return data[_LENGTH_BYTES:]
+        self.feed(data)
+        return self.take()
 
     def take(self) -> bytes | None:
         """Returns the next frame; None if its last byte has not arrived."""
-        if self._held < self._need:
+        if self.held_bytes < self._need:
             return None
         pieces = self._pieces
         if len(pieces) > 1:
@@ -110,12 +116,12 @@ class FrameReader:
                 "accepted: the other side speaks another protocol, or sends too much at once"
             )
         whole = _LENGTH_BYTES + length
-        if self._held < whole:
+        if self.held_bytes < whole:
             self._need = whole
             return None
         self._need = _LENGTH_BYTES
-        self._held -= whole
-        if self._held:
+        self.held_bytes -= whole
+        if self.held_bytes:
             self._at += whole
         else:
             pieces.clear()
@@ -198,7 +204,8 @@ class FramedStream(asyncio.Protocol):
 
     def send(self, frame: bytes) -> None:
         """Sends a serialized `ClientFrame` after those before it; never blocks."""
-        self._transport.write(framed(frame))
+        # As `framed`, without its call.
+        self._transport.write(len(frame).to_bytes(_LENGTH_BYTES, "big") + frame)
 
     async def aclose(self) -> None:
         """Closes the connection and waits until it is. Idempotent."""
@@ -230,15 +237,16 @@ class FramedStream(asyncio.Protocol):
         if self._greeting is not None and data.startswith(_TLS_ALERT):
             self._end(expects_tls(self._address))
             return
-        reader.feed(data)
         try:
-            while not self._ended and (frame := reader.take()) is not None:
+            frame = None if self._ended else reader.first(data)
+            while frame is not None:
                 if self._greeting is not None:
                     self._greeted(frame)
                 elif frame.startswith(_ERROR_TAG):
                     raise QueryableStateError.from_proto(response_of(frame, self._address).error)
                 else:
                     self._on_frame(frame)
+                frame = reader.take() if reader.held_bytes and not self._ended else None
         except QueryableStateError as error:
             self._end(error)
 

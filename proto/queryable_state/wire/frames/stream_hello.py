@@ -56,7 +56,12 @@ def response_of(frame: bytes, address: str) -> query_pb2.ServerFrame:
     try:
         return query_pb2.ServerFrame.FromString(frame)
     except DecodeError as problem:
-        raise CorruptDataError(f"{address} sent an invalid frame: {problem}") from problem
+        raise invalid_frame(address, problem) from problem
+
+
+def invalid_frame(address: str, problem: DecodeError) -> CorruptDataError:
+    """The error of a frame that cannot be parsed."""
+    return CorruptDataError(f"{address} sent an invalid frame: {problem}")
 
 
 def server_hello(frame: bytes, address: str) -> query_pb2.ServerHello:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.state_types import state_of
+from queryable_state.client._reading.states import DecodeContext
 from queryable_state.client._short_repr import short_repr
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CorruptDataError

@@ -11,7 +11,7 @@ from queryable_state.client._reading.timed.pending_timers import PendingTimers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.client._reading.decode_context import DecodeContext
+    from queryable_state.client._reading.states import DecodeContext
 
 
 class WindowsResults(FutureResults):

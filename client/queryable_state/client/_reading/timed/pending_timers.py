@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.client._reading.decode_context import NOT_DECODED
-from queryable_state.client._reading.states import RecordsState, takes_no_key
+from queryable_state.client._reading.states import NOT_DECODED, RecordsState, takes_no_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._batching.batch import Batch
-from queryable_state.client._batching.wire_keys import wire_keys
 from queryable_state.client._errors import closed_while_waiting
 from queryable_state.client._process import forked
-from queryable_state.client._routing.connection_pool import ConnectionPool
-from queryable_state.client._routing.key_batchers import KeyBatchers
-from queryable_state.client._routing.locator import Locator
-from queryable_state.client._routing.retries import CALLS, LOOKUPS, wants_placement
-from queryable_state.client._routing.unlocated_batches import UnlocatedBatches
+from queryable_state.client._queries.connection import BatchEvents
+from queryable_state.client._queries.lookups import Batch
+from queryable_state.client._queries.placement import KeyBatchers, Locator
+from queryable_state.client._queries.pool import ConnectionPool
+from queryable_state.client._queries.retries import CALLS, LOOKUPS, wants_placement
 from queryable_state.wire.calls.forks import at_fork, keep
+from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.errors import CorruptDataError, InternalError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from queryable_state.client._batching.key_batcher import KeyBatcher
-    from queryable_state.client._batching.query_options import QueryOptions
-    from queryable_state.client._batching.state_handle import StateHandle
-    from queryable_state.client._connection.server_connection import ServerConnection
+    from queryable_state.client._queries.connection import ServerConnection
+    from queryable_state.client._queries.handle import StateHandle
+    from queryable_state.client._queries.lookups import KeyBatcher, QueryOptions
     from queryable_state.client._reading.pending_results import PendingResults
     from queryable_state.v1 import query_pb2
+    from queryable_state.wire.located_state import LocatedState
     from queryable_state.wire.security.authorization import Credentials
     from queryable_state.wire.security.connector import Connector
     from queryable_state.wire.state_codecs import StateCodecs
@@ -36,7 +37,7 @@ class Dispatcher:
     """Batches of one client, from submission to their results. On one event loop.
 
     Every admitted batch ends in exactly one way: answered, failed, timed out, replaced by
-    smaller batches or by a retry, or failed by `aclose`. Implements `BatchEvents`.
+    smaller batches or by a retry, or failed by `aclose`.
     """
 
     def __init__(
@@ -51,13 +52,25 @@ class Dispatcher:
     ) -> None:
         """`addresses`: HOST:PORT of each home server."""
         self._loop = asyncio.get_running_loop()
-        self._pool = ConnectionPool(
-            self, addresses, client, connector, direct=direct, credentials=credentials
+        events = BatchEvents(
+            answered=self._answered,
+            failed=self._failed,
+            lost=self._lost,
+            adopt=self._admit,
+            halve=self._halve,
+            reroute=self._reroute,
+            run=self.run,
         )
-        self._batchers = KeyBatchers(self._loop, self.submit)
+        self._pool = ConnectionPool(
+            events, addresses, client, connector, direct=direct, credentials=credentials
+        )
+        self._batchers = KeyBatchers(self._loop, self.submit, self._pool.send_alone)
         self._locator = Locator(self._pool, self._batchers, unpickle=unpickle)
-        self._unlocated = UnlocatedBatches(self._locator, self, self._end_with)
-        self._batches: set[Batch] = set()
+        # Batches that wait until their state is located, which one task does for all of them.
+        self._unlocated: defaultdict[StateHandle, list[Batch]] = defaultdict(list)
+        self._locating: set[StateHandle] = set()
+        # Every batch that has not ended, with the server that it was given to.
+        self._batches: dict[Batch, ServerConnection | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         at_fork(self)
@@ -102,13 +115,13 @@ class Dispatcher:
         codecs = batcher.handle.codecs
         if codecs is None:
             batch = Batch(batcher, None, keys, results, deadline)
-            self._admit(batch)
+            self._admit(batch, None)
             if not self._closed:
-                self._unlocated.add(batch)
+                self._await_location(batch)
         else:
             self._route(batcher, codecs, keys, results, deadline, 0, None)
 
-    def answered(self, batch: Batch, answer: query_pb2.Answer) -> None:
+    def _answered(self, batch: Batch, answer: query_pb2.Answer) -> None:
         """Delivers an answer, or one part of it; retries the keys it refuses."""
         try:
             failures = batch.complete(answer)
@@ -117,34 +130,44 @@ class Dispatcher:
             return
         batch.batcher.flush_soon()
         for positions, error in failures:
-            self.failed(batch, positions, error)
+            self._failed(batch, positions, error)
         if answer.last:
             self._end(batch)
             if batch.pending:
-                server = batch.server.address if batch.server else "the server"
+                server = batch.address or "the server"
                 batch.fail(
                     batch.unanswered(),
                     InternalError(f"{server} left keys of {batch.batcher.describe()} unanswered"),
                 )
 
-    def failed(
+    def _lost(self, batch: Batch, error: QueryableStateError) -> None:
+        """Retries a batch whose connection has ended."""
+        server = self._batches.get(batch)
+        self._end(batch)
+        self._failed(batch, batch.unanswered(), error, lost_by=server)
+
+    def _failed(
         self,
         batch: Batch,
         positions: Sequence[int],
         error: QueryableStateError,
-        *,
-        connection_lost: bool = False,
+        lost_by: ServerConnection | None = None,
     ) -> None:
-        """Retries keys that failed; fails them if a retry cannot help or would be too late."""
-        if connection_lost:
-            self._end(batch)
+        """Retries keys that failed; fails them if a retry cannot help or would be too late.
+
+        `lost_by`: the server whose connection has ended; None: it has answered.
+        """
         state_unknown = error.reason == Reason.UNKNOWN_STATE and not batch.attempts
         delay = LOOKUPS.delay_s(error, batch.attempts)
         retryable = not self._closed and (LOOKUPS.retries(error) or state_unknown)
         too_late = self._loop.time() + delay >= batch.deadline
         if (trace := batch.batcher.trace) is not None:
+            server = lost_by or self._batches.get(batch)
             trace.refused(
-                batch.way(), error, lost=connection_lost, retried=retryable and not too_late
+                "no server" if server is None else server.info.way,
+                error,
+                lost=lost_by is not None,
+                retried=retryable and not too_late,
             )
         if not retryable:
             batch.fail(positions, error)
@@ -161,14 +184,15 @@ class Dispatcher:
         )
         retry.attempts = batch.attempts + 1
         retry.failure = error
-        retry.server = batch.server
-        self._admit(retry)
+        retry.address = batch.address
+        self._admit(retry, None)
         self.run(self._retry(retry, delay, wants_placement(error) or state_unknown))
 
     async def aclose(self) -> None:
         """Fails pending batches and closes every connection; idempotent."""
         self._closed = True
         self._batchers.flush_all()
+        self._pool.adopt_lone()
         for batch in tuple(self._batches):
             self._end_with(batch, closed_while_waiting())
         tasks = tuple(self._tasks)
@@ -185,16 +209,20 @@ class Dispatcher:
         # The loop may be closed, or that of another thread.
         with suppress(RuntimeError):
             self._batchers.refuse_all(forked)
+            self._pool.adopt_lone()
             for batch in tuple(self._batches):
                 self._end_with(batch, forked())
 
-    def _admit(self, batch: Batch) -> None:
-        self._batches.add(batch)
+    def _admit(self, batch: Batch, server: ServerConnection | None) -> None:
+        """Takes a batch, and the server that has it."""
+        self._batches[batch] = server
+        if server is not None:
+            batch.address = server.address
         batch.timer = self._loop.call_at(batch.deadline, self._expire, batch)
 
     def _end(self, batch: Batch) -> None:
         batch.done = True
-        self._batches.discard(batch)
+        self._batches.pop(batch, None)
         if batch.timer is not None:
             batch.timer.cancel()
 
@@ -205,9 +233,10 @@ class Dispatcher:
     def _expire(self, batch: Batch) -> None:
         if batch.done:
             return
+        server = self._batches[batch]
         self._end_with(batch, batch.timeout_error())
-        if batch.server is not None:
-            batch.server.forget(batch)
+        if server is not None:
+            server.forget(batch)
 
     def _route(
         self,
@@ -248,9 +277,9 @@ class Dispatcher:
                 batch.attempts = attempts
                 batch.failure = failure
                 if server.send(batch):
-                    self._admit(batch)
+                    self._admit(batch, server)
 
-    def halve(self, batch: Batch) -> None:
+    def _halve(self, batch: Batch) -> None:
         """Replaces a batch whose request is too long by two."""
         if batch.done:
             return
@@ -265,7 +294,7 @@ class Dispatcher:
                 batch.attempts + 1, batch.failure,
             )  # fmt: skip
 
-    def reroute(self, batch: Batch) -> None:
+    def _reroute(self, batch: Batch) -> None:
         """Replaces a batch that was not sent by batches for the current placement."""
         self._end(batch)
         batcher = batch.batcher
@@ -274,7 +303,7 @@ class Dispatcher:
             return
         codecs = batcher.handle.codecs
         assert codecs is not None
-        keys, results = wire_keys(batch, codecs)
+        keys, results = batch.wire_keys(codecs)
         if keys:
             self._route(
                 batcher, codecs, keys, results, batch.deadline, batch.attempts, batch.failure
@@ -294,4 +323,42 @@ class Dispatcher:
                 batch.failure = error
         await asyncio.sleep(delay)
         if not batch.done:
-            self.reroute(batch)
+            self._reroute(batch)
+
+    def _await_location(self, batch: Batch) -> None:
+        """Keeps a batch and locates its state in the background."""
+        handle = batch.batcher.handle
+        self._unlocated[handle].append(batch)
+        if handle not in self._locating:
+            self._locating.add(handle)
+            self.run(self._locate(handle))
+
+    async def _locate(self, handle: StateHandle) -> None:
+        async def attempt() -> LocatedState | None:
+            # Every batch ends at its own deadline; the attempts have no common one.
+            is_needed = any(not batch.done for batch in self._unlocated[handle])
+            return await self._locator.locate(handle) if is_needed else None
+
+        def note(error: QueryableStateError) -> None:
+            for batch in self._unlocated[handle]:
+                batch.failure = error
+
+        try:
+            located = await retrying(attempt, CALLS, deadline_s=math.inf, before_retry=note)
+            if located is not None:
+                self._locator.place(handle, located)
+                for batch in self._take_unlocated(handle):
+                    if not batch.done:
+                        self._reroute(batch)
+        except QueryableStateError as error:
+            for batch in self._take_unlocated(handle):
+                if not batch.done:
+                    self._end_with(batch, error)
+        finally:
+            self._locating.discard(handle)
+            waiting = [batch for batch in self._take_unlocated(handle) if not batch.done]
+            if waiting:
+                self._unlocated[handle] = waiting
+
+    def _take_unlocated(self, handle: StateHandle) -> list[Batch]:
+        return self._unlocated.pop(handle, [])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._batching.lookup_trace import LookupTrace
 from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._queries.lookup_trace import LookupTrace
 from queryable_state.client._reading.explanation import Explanation
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
-    from queryable_state.client._batching.key_batcher import KeyBatcher
-    from queryable_state.client._routing.dispatcher import Dispatcher
+    from queryable_state.client._queries.dispatcher import Dispatcher
+    from queryable_state.client._queries.lookups import KeyBatcher
 
 _CONNECT_WAIT_S = 1.0
 

@@ -1,21 +1,86 @@
-"""Locator of states, with one handle for each state of a client."""
+"""Where the states of a client are: their handles, placements, and the batchers that use them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
-from queryable_state.client._batching.state_handle import StateHandle
-from queryable_state.client._routing.retries import CALLS
+from queryable_state.client._queries.handle import StateHandle
+from queryable_state.client._queries.lookups import KeyBatcher, never_alone
+from queryable_state.client._queries.retries import CALLS
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.calls.single_flight import SingleFlight
 from queryable_state.wire.located_state import LocatedState
 
 if TYPE_CHECKING:
-    from queryable_state.client._routing.connection_pool import ConnectionPool
-    from queryable_state.client._routing.key_batchers import KeyBatchers
+    import asyncio
+    from collections.abc import Callable
+
+    from queryable_state.client._queries.lookups import QueryOptions, SendAlone, Submit
+    from queryable_state.client._queries.pool import ConnectionPool
+    from queryable_state.client._reading.pending_results import PendingResults
+    from queryable_state.wire.errors import QueryableStateError
 
 _LOCATE_TIMEOUT_S = 5.0
+
+
+class KeyBatchers:
+    """One `KeyBatcher` for each state and set of options.
+
+    References are weak: callers may compute timeouts and namespaces, so a batcher lives only
+    as long as a caller or a batch uses it.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, submit: Submit, send_alone: SendAlone
+    ) -> None:
+        self._loop = loop
+        self._submit = submit
+        self._send_alone = send_alone
+        self._by_state: defaultdict[StateHandle, WeakValueDictionary[QueryOptions, KeyBatcher]] = (
+            defaultdict(WeakValueDictionary)
+        )
+
+    def get(self, handle: StateHandle, options: QueryOptions) -> KeyBatcher:
+        """Returns the batcher of a state and options; creates it if there is none."""
+        batchers = self._by_state[handle]
+        batcher = batchers.get(options)
+        if batcher is None:
+            batcher = batchers[options] = KeyBatcher(
+                self._loop, self._submit, self._send_alone, handle, options
+            )
+        return batcher
+
+    def place(self, handle: StateHandle, located: LocatedState) -> None:
+        """Stores a placement in the handle and prepares its batchers for it.
+
+        Collected keys are submitted first, because the previous codecs have encoded them.
+        """
+        batchers = tuple(self._by_state[handle].values())
+        for batcher in batchers:
+            batcher.flush()
+        handle.place(located)
+        for batcher in tuple(self._by_state[handle].values()):
+            batcher.adopt_placement()
+
+    def refuse_all(self, error: Callable[[], QueryableStateError]) -> None:
+        """Fails the collected keys of every batcher, and all further ones."""
+
+        def refuse(_: KeyBatcher, keys: list[Any], results: PendingResults, __: object) -> None:
+            results.fail(range(len(keys)), error())
+
+        self._submit, self._send_alone = refuse, never_alone
+        for batchers in tuple(self._by_state.values()):
+            for batcher in tuple(batchers.values()):
+                batcher.divert(refuse)
+
+    def flush_all(self) -> None:
+        """Submits the collected keys of every batcher."""
+        for batchers in tuple(self._by_state.values()):
+            for batcher in tuple(batchers.values()):
+                batcher.flush()
 
 
 class Locator:
