@@ -134,8 +134,6 @@ def main() -> None:
 
     async def ask_later() -> None:
         nonlocal pending
-        # Sent as the loop ends: the answer cannot have arrived before the fork.
-        inherited.client.get_kv_state("sensors", "last", "sensor_0")
         pending = inherited.client.get_kv_state("sensors", "last", "sensor_1")
 
     async def fork_inside() -> tuple[Callable[[], dict[str, str]], Any]:
@@ -158,6 +156,9 @@ def main() -> None:
 
     inside, own = loop.run_until_complete(fork_inside())
     loop.run_until_complete(ask_later())
+    while pending.done():
+        # The answer came as the loop ended.
+        loop.run_until_complete(ask_later())
 
     def on_the_same_loop() -> dict[str, str]:
         waiting = loop.run_until_complete(outcome(lambda: pending))
