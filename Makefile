@@ -9,7 +9,7 @@ SETUPS := setup-demo setup-bench setup-test setup-dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup $(SETUPS) spark-classes demo test test-slow test-cluster test-long test-wide chaos hostile check check-deploy format proto settings-docs pyflink-docs bench plots flights-matrix lock clean
+.PHONY: help setup $(SETUPS) spark-classes demo test test-slow test-cluster test-long test-wide chaos hostile check check-deploy format proto blocking-client settings-docs pyflink-docs bench plots flights-matrix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,7 @@ check: setup ## Lint, check formatting and types, and that generated code is cur
 	$(PY) -m mypy
 	$(PY) scripts/generate_protos.py --check
 	$(PY) scripts/generate_settings_docs.py --check
+	$(PY) scripts/generate_blocking_client.py --check
 	$(PY) scripts/generate_pyflink_docs.py --check
 
 check-deploy: setup ## Check Dockerfile, compose file, Helm chart and unit, as far as no engine is needed
@@ -81,6 +82,9 @@ format: setup ## Format the code and fix what the linter can fix
 
 proto: setup ## Generate the code of the .proto files
 	$(PY) scripts/generate_protos.py
+
+blocking-client: setup ## Write the calls of the blocking client from those of the asyncio client
+	$(PY) scripts/generate_blocking_client.py
 
 settings-docs: setup ## Write docs/settings.md from the settings classes
 	$(PY) scripts/generate_settings_docs.py

@@ -106,8 +106,8 @@ class Lookups(ClientBase):
             QueryTimeoutError: No server has answered within `timeout_s`. If an attempt has
                 failed, the error of the last attempt is raised instead.
             InvalidRequestError: An argument is invalid.
-            ClientUnusableError: The client is of another event loop; `ClientClosedError`, a
-                subclass: it is closed.
+            ClientUnusableError: The client is of another event loop or process;
+                `ClientClosedError`, a subclass: it is closed.
         """
         batcher = self._batchers.get((job, state_name))
         if (

@@ -118,5 +118,10 @@ class ClientBase:
             return self._thread
 
 
+async def on_loop(call: Callable[..., _Result], *args: Any, **options: Any) -> _Result:
+    """Calls what returns at once on the event loop, where the asyncio client belongs."""
+    return call(*args, **options)
+
+
 def _closed_error() -> ClientClosedError:
     return ClientClosedError("this client is closed: open another")
