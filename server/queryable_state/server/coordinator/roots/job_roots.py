@@ -7,6 +7,7 @@ from bisect import bisect_right, insort
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
+from queryable_state.server.checkpoint.timelines import timeline_of
 from queryable_state.server.coordinator.roots.stored_states import StoredStates, stored_uids
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         CheckpointMetadata,
         JobStorage,
         Manifest,
+        Timeline,
     )
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
     from queryable_state.server.checkpoint.state_root import StateRoot
@@ -102,6 +104,11 @@ class JobRoot:
     def first_batch(self) -> int:
         """The first batch the root has changelogs of."""
         return self.registrations.first_batch
+
+    @property
+    def timeline(self) -> Timeline:
+        """The timeline of the job's batches."""
+        return timeline_of(self.query_id, self.registrations.timeline)
 
     @property
     def complete_since(self) -> int:
