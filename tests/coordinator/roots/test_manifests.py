@@ -13,6 +13,7 @@ from tests.coordinator.drivers import QUERY, driver, subtask_of
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.coordinator.recovery.root_loader import RootLoader
+from queryable_state.wire.changes import ChangeBlockBuilder
 from queryable_state.wire.errors import (
     CheckpointError,
     RetryLaterError,
@@ -208,3 +209,34 @@ def test_a_run_later_writes_the_manifest_that_could_not_be_written(tmp_path: Pat
         _, job.run_id = job.engine.start("job", query_id=QUERY)
         job.begin(2)
         assert tokens(job.root.manifest(1)) == [(0, 63, 1, 20)]
+
+
+def test_changelogs_of_two_operators_that_were_exchanged_are_refused_by_name(
+    tmp_path: Path,
+) -> None:
+    """They have one key group, batch and attempt; only the ids of their states differ."""
+    operators = [subtask_of(0, uid=uid, p=1) for uid in ("one", "other")]
+    with driver(tmp_path) as job:
+        epoch = job.begin(0)
+        paths = []
+        for subtask in operators:
+            job.open(subtask, 0)
+            [state] = job.peer().register_states(subtask, f"of {subtask.operator_uid}")
+            builder = ChangeBlockBuilder(state.state_id)
+            builder.put(b"\x00\x00k\x00", subtask.operator_uid.encode())
+            file = job.seal(subtask, 0, attempt=5, epoch=epoch, changes=builder)
+            paths.append(Path(job.root.path(file.path)))
+        job.commit(0)
+    for manifest in (tmp_path / "spark.queryable-state/changelog/0").glob("_manifest-*"):
+        manifest.unlink()
+    first, second = paths
+    first.rename(first.with_name("aside"))
+    second.rename(first)
+    first.with_name("aside").rename(second)
+    with driver(tmp_path) as job:
+        job.engine.plan(QUERY, 0)
+        with pytest.raises(
+            CheckpointError, match="state 'of other' of operator 'other'"
+        ) as refused:
+            job.begin(1)
+        assert "changelog/0/one/0-127/1-5" in str(refused.value)

@@ -122,6 +122,7 @@ def list_committed(root: JobRoot, batch_id: int, offsets_digest: bytes) -> list[
         root.uri,
         batch_id,
         offsets_digest,
+        root.states,
         allow_missing=root.config.allow_missing_state,
     )
 

@@ -11,7 +11,7 @@ from queryable_state.server.checkpoint.timelines import timeline_of
 from queryable_state.server.coordinator.roots.stored_states import StoredStates, stored_uids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from queryable_state.internal.v1.checkpoint_pb2 import (
         CheckpointMetadata,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
     from queryable_state.server.checkpoint.state_root import StateRoot
     from queryable_state.server.coordinator.model.job_config import JobConfig
+    from queryable_state.v1.registration_pb2 import StateRegistration
 
 
 class JobRoot:
@@ -104,6 +105,11 @@ class JobRoot:
     def first_batch(self) -> int:
         """The first batch the root has changelogs of."""
         return self.registrations.first_batch
+
+    @property
+    def states(self) -> Mapping[int, StateRegistration]:
+        """The states of `registrations`, by the ids in the root's files."""
+        return {state.state_id: state for state in self.registrations.states}
 
     @property
     def timeline(self) -> Timeline:
