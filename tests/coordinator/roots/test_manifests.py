@@ -20,6 +20,8 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
+    from tests.coordinator.drivers import Driver
+
     from queryable_state.server.coordinator.roots.job_roots import JobRoot
 
 from tests.coordinator.roots.durable import FIRST, SECOND, run, tokens
@@ -240,3 +242,57 @@ def test_changelogs_of_two_operators_that_were_exchanged_are_refused_by_name(
         ) as refused:
             job.begin(1)
         assert "changelog/0/one/0-127/1-5" in str(refused.value)
+
+
+def timers_only(job: Driver, batch: int) -> None:
+    """A batch that the marker source planned, in which the operator changed its timers."""
+    job.engine.plan(QUERY, batch, has_input=False, clock_id="c" * 32)
+    epoch = job.peer().begin(QUERY, job.run_id, batch).run_epoch
+    for index in (0, 1):
+        job.seal(subtask_of(index), batch, attempt=10 * batch + index, epoch=epoch)
+    job.commit(batch)
+
+
+@pytest.mark.parametrize(
+    ("lost", "text"),
+    [
+        (1, r"batch 1, operator 'op': changelog/1/op\)"),
+        (3, r"batch 3 is committed .*operator 'op': changelog/3/op\)"),
+    ],
+)
+def test_a_lost_batch_in_which_only_timers_fired_is_refused_and_named(
+    tmp_path: Path, lost: int, text: str
+) -> None:
+    """Without input, too: the next manifest tells of an older batch that it had changelogs."""
+    with driver(tmp_path) as job:
+        run(job, 0)
+        timers_only(job, 1)
+        run(job, 2)
+        timers_only(job, 3)
+    job.root.storage.delete_tree(job.root.path(layout.batch_folder(lost)))
+    with driver(tmp_path, strict=True) as job:
+        for batch in range(4):
+            has_input = batch % 2 == 0
+            clock_id = "" if has_input else "c" * 32
+            job.engine.plan(QUERY, batch, has_input=has_input, clock_id=clock_id)
+        with pytest.raises(CheckpointError, match=text):
+            job.begin(4)
+
+
+def test_a_batch_without_input_that_an_operator_missed_goes_on_without_its_manifest(
+    tmp_path: Path,
+) -> None:
+    """Nothing tells that there were changelogs: of an older batch, which cannot run again."""
+    with driver(tmp_path) as job:
+        run(job, 0)
+        job.engine.plan(QUERY, 1, has_input=False, clock_id="c" * 32)
+        job.peer().begin(QUERY, job.run_id, 1)
+        job.commit(1)
+        run(job, 2)
+    job.root.storage.delete_tree(job.root.path(layout.batch_folder(1)))
+    with driver(tmp_path, strict=True) as job:
+        job.engine.plan(QUERY, 0)
+        job.engine.plan(QUERY, 1, has_input=False, clock_id="c" * 32)
+        job.engine.plan(QUERY, 2)
+        job.begin(3)
+        assert tokens(job.root.manifest(1)) == []

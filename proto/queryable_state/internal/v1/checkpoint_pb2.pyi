@@ -561,6 +561,7 @@ class Manifest(_message.Message):
     CHANGELOGS_FIELD_NUMBER: _builtins.int
     OPERATORS_FIELD_NUMBER: _builtins.int
     REGISTRATIONS_FIELD_NUMBER: _builtins.int
+    SEALED_BEFORE_FIELD_NUMBER: _builtins.int
     format_version: _builtins.int
     """1."""
     batch_id: _builtins.int
@@ -578,6 +579,12 @@ class Manifest(_message.Message):
         the batch had no input for it, or the job allows incomplete batches.
         """
 
+    @_builtins.property
+    def sealed_before(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Uids of the operators that had changelogs of all their key groups in the batch before: if its
+        manifest is lost, so are changelogs of them that are not there. Empty: none, or not known.
+        """
+
     def __init__(
         self,
         *,
@@ -590,10 +597,11 @@ class Manifest(_message.Message):
         changelogs: _abc.Iterable[Global___ChangelogFile] | None = ...,
         operators: _abc.Iterable[Global___BatchOperator] | None = ...,
         registrations: _builtins.str = ...,
+        sealed_before: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "changelogs", b"changelogs", "commit_time_ms", b"commit_time_ms", "format_version", b"format_version", "offsets_digest", b"offsets_digest", "operators", b"operators", "registrations", b"registrations", "run_epoch", b"run_epoch", "watermark_ms", b"watermark_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "changelogs", b"changelogs", "commit_time_ms", b"commit_time_ms", "format_version", b"format_version", "offsets_digest", b"offsets_digest", "operators", b"operators", "registrations", b"registrations", "run_epoch", b"run_epoch", "sealed_before", b"sealed_before", "watermark_ms", b"watermark_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
