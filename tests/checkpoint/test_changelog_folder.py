@@ -11,6 +11,7 @@ from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.changelog_folder import choose, list_sealed
 from queryable_state.server.checkpoint.file_systems.storage import checksum, join
+from queryable_state.v1.registration_pb2 import StateRegistration
 from queryable_state.wire.changelog import write_changelog
 from queryable_state.wire.changes import ChangeBlockBuilder, Token
 
@@ -99,7 +100,7 @@ def test_whole_files_of_the_same_offsets_are_sealed(place: Place) -> None:
     root.storage.write(join(root.uri, layout.manifest_file(3, 2)), b"")
     root.storage.write(join(root.uri, "changelog/3/stray"), b"")
 
-    assert list_sealed(root.storage, root.uri, 3, b"digest") == [
+    assert list_sealed(root.storage, root.uri, 3, b"digest", {}) == [
         ChangelogFile(
             batch_id=3,
             operator_uid="a/b é",
@@ -111,4 +112,31 @@ def test_whole_files_of_the_same_offsets_are_sealed(place: Place) -> None:
             last_key_group=63,
         )
     ]
-    assert list_sealed(root.storage, root.uri, 4, b"digest") == []
+    assert list_sealed(root.storage, root.uri, 4, b"digest", {}) == []
+
+
+def test_changes_of_another_operator_are_no_changelog(place: Place) -> None:
+    """Two operators have the same keys and attempts; the ids of their states are their own."""
+    root = place.root()
+    states = {
+        7: StateRegistration(state_id=7, operator_uid="a", state_name="count"),
+        8: StateRegistration(state_id=8, operator_uid="b", state_name="count"),
+    }
+    token = Token(run_epoch=1, task_attempt=5)
+    for uid, state_id in (("a", 8), ("b", 7), ("c", 9)):
+        builder = ChangeBlockBuilder(state_id)
+        builder.put(b"\x00\x00k\x00", b"v")
+        data = write_changelog(
+            builder.finish(), builder.sums.seal(token), batch_id=3, offsets_digest=b"digest"
+        )
+        named = layout.ChangelogPath(3, uid, 0, 63, 1, 5)
+        root.storage.write(root.path(layout.changelog_file(named)), data)
+    broken: dict[str, str] = {}
+    [unknown] = list_sealed(root.storage, root.uri, 3, b"digest", states, broken)
+    assert unknown.operator_uid == "c"
+    assert broken == {
+        "changelog/3/a/0-63/1-5": "it has the changes of another operator: of state 'count' of "
+        "operator 'b'",
+        "changelog/3/b/0-63/1-5": "it has the changes of another operator: of state 'count' of "
+        "operator 'a'",
+    }

@@ -58,6 +58,7 @@ def test_json_has_the_client_s_names() -> None:
         "ttl_ms": 0,
         "read_time_ms": 0,
         "ttl_per_value": False,
+        "timeline": 0,
     }
     assert info_json(None) is None
     assert error_json(RetryLaterError("soon", retry_after_ms=50)) == {

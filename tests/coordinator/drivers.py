@@ -16,7 +16,7 @@ from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.testing import FakeClock, InMemoryEngine, in_process_coordinator
 from queryable_state.wire.changelog import write_changelog
-from queryable_state.wire.changes import BlockSums
+from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.keys.key_groups import key_group_range
 
 if TYPE_CHECKING:
@@ -85,14 +85,17 @@ class Driver:
         *,
         epoch: int,
         offsets: bytes | None = None,
+        changes: ChangeBlockBuilder | None = None,
     ) -> checkpoint_pb2.ChangelogFile:
         """A sealed changelog, as a server has it written before it acknowledges."""
         first, last = key_group_range(subtask.index, subtask.parallelism, subtask.max_parallelism)
         token = changes_pb2.Token(run_epoch=epoch, task_attempt=attempt)
         self.engine.plan(QUERY, batch, offsets=offsets)
         digest = self.engine.clocks(QUERY, batch).offsets_digest
-        seal = BlockSums().seal(token, fingerprint=1, row_count=1)
-        data = write_changelog([], seal, batch_id=batch, offsets_digest=digest)
+        blocks = [] if changes is None else changes.finish()
+        sums = BlockSums() if changes is None else changes.sums
+        seal = sums.seal(token, fingerprint=1, row_count=1)
+        data = write_changelog(blocks, seal, batch_id=batch, offsets_digest=digest)
         path = layout.changelog_file(
             ChangelogPath(batch, subtask.operator_uid, first, last, epoch, attempt)
         )
@@ -118,9 +121,10 @@ class Driver:
         *,
         server: str = "a",
         epoch: int,
+        changes: ChangeBlockBuilder | None = None,
     ) -> checkpoint_pb2.ChangelogFile:
         """A changelog that is written and reported at the commit."""
-        file = self.file(subtask, batch, attempt, epoch=epoch)
+        file = self.file(subtask, batch, attempt, epoch=epoch, changes=changes)
         self.peer(server).seal(subtask, batch, changelog=file)
         return file
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from queryable_state.client._arguments import MOST_NUMBER
+from queryable_state.client._reading.info import ReadInfo
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -36,6 +37,9 @@ class Consistency:
     max_staleness_ms: int = 0
     """Maximum age of the commit in milliseconds; 0: any."""
 
+    timeline: int = 0
+    """Timeline of `min_version`, as in `ReadInfo.timeline`; 0: not known."""
+
     def __post_init__(self) -> None:
         numbers = (self.min_version, self.max_staleness_ms)
         if not all(type(each) is int and 0 <= each <= MOST_NUMBER for each in numbers):
@@ -51,16 +55,25 @@ class Consistency:
     """The newest sealed batch, even if it is not committed and may still be replaced."""
 
     @classmethod
-    def at_least(cls, batch: int) -> Self:
-        """The newest committed batch once that is `batch` or a later one.
+    def at_least(cls, seen: int | ReadInfo) -> Self:
+        """The newest committed batch once that is the one `seen`, or a later one.
 
-        Use it to read your own write: the server that answers may learn of a commit later
-        than other servers.
+        Use it to read your own write, or never an older batch than before: the server that
+        answers may learn of a commit later than other servers. `seen` is the id of a batch, or
+        the `info` of an answer. If the job has gone back behind the batch since then, because
+        its checkpoint was set back or it began from a savepoint, the query fails with
+        `VersionGoneError` at once. With an `info` that is found out always. With an id only
+        until the job has sealed another batch of that id, and never after a savepoint.
         """
+        batch, timeline = (seen.version, seen.timeline) if isinstance(seen, ReadInfo) else (seen, 0)
+        if isinstance(seen, ReadInfo) and batch < 0:
+            return cls()
         if type(batch) is not int or not 0 <= batch <= MOST_NUMBER:
-            raise InvalidRequestError(f"at_least takes the id of a batch, from 0: {batch!r}")
+            raise InvalidRequestError(
+                f"at_least takes the id of a batch, from 0, or the info of an answer: {batch!r}"
+            )
         # On the wire, min_version 0 also accepts a state without a commit; a maximum age does not.
-        return cls(min_version=batch, max_staleness_ms=0 if batch else _EVER_MS)
+        return cls(min_version=batch, max_staleness_ms=0 if batch else _EVER_MS, timeline=timeline)
 
     @classmethod
     def within(cls, seconds: float) -> Self:

@@ -65,7 +65,7 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     DEADLINE_EXCEEDED: _Reason.ValueType  # 26
     """Ask again with more time, or find out what was slow."""
     VERSION_GONE: _Reason.ValueType  # 27
-    """Start over at a newer version: the requested one is compacted."""
+    """Start over at a newer version: the requested one is compacted, or was taken back."""
     STOPPING: _Reason.ValueType  # 28
     """Ask another server at once: this one is shutting down and accepts no new calls."""
     STATE_LOST: _Reason.ValueType  # 40
@@ -152,7 +152,7 @@ UNAVAILABLE: Reason.ValueType  # 25
 DEADLINE_EXCEEDED: Reason.ValueType  # 26
 """Ask again with more time, or find out what was slow."""
 VERSION_GONE: Reason.ValueType  # 27
-"""Start over at a newer version: the requested one is compacted."""
+"""Start over at a newer version: the requested one is compacted, or was taken back."""
 STOPPING: Reason.ValueType  # 28
 """Ask another server at once: this one is shutting down and accepts no new calls."""
 STATE_LOST: Reason.ValueType  # 40

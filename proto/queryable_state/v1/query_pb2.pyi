@@ -141,6 +141,7 @@ class ReadInfo(_message.Message):
     TTL_MS_FIELD_NUMBER: _builtins.int
     READ_TIME_MS_FIELD_NUMBER: _builtins.int
     TTL_PER_VALUE_FIELD_NUMBER: _builtins.int
+    TIMELINE_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Batch id of the values; -1: before the first batch."""
     commit_time_ms: _builtins.int
@@ -164,6 +165,10 @@ class ReadInfo(_message.Message):
     """
     ttl_per_value: _builtins.bool
     """As `TimeToLive.per_value`: a value expires at the timestamp in its header, and `ttl_ms` is 0."""
+    timeline: _builtins.int
+    """Timeline of `version`: numbers of batches are comparable within one timeline. A job that begins
+    again at an older batch, or from a savepoint, begins another one. 0: not known.
+    """
     def __init__(
         self,
         *,
@@ -177,10 +182,11 @@ class ReadInfo(_message.Message):
         ttl_ms: _builtins.int = ...,
         read_time_ms: _builtins.int = ...,
         ttl_per_value: _builtins.bool = ...,
+        timeline: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "commit_time_ms", b"commit_time_ms", "complete_since_batch", b"complete_since_batch", "read_time_ms", b"read_time_ms", "role", b"role", "server_id", b"server_id", "ttl_ms", b"ttl_ms", "ttl_per_value", b"ttl_per_value", "version", b"version", "watermark_ms", b"watermark_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "commit_time_ms", b"commit_time_ms", "complete_since_batch", b"complete_since_batch", "read_time_ms", b"read_time_ms", "role", b"role", "server_id", b"server_id", "timeline", b"timeline", "ttl_ms", b"ttl_ms", "ttl_per_value", b"ttl_per_value", "version", b"version", "watermark_ms", b"watermark_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -461,6 +467,7 @@ class GetKvStateRequest(_message.Message):
     EXPLAIN_FIELD_NUMBER: _builtins.int
     RANGE_FIELD_NUMBER: _builtins.int
     WINDOWS_FIELD_NUMBER: _builtins.int
+    TIMELINE_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """Id (32 hex digits, dashes allowed) or name; empty: the only job that has the state."""
     state_name: _builtins.str
@@ -486,6 +493,10 @@ class GetKvStateRequest(_message.Message):
     """Encoded map key."""
     explain: _builtins.bool
     """Also answer `trace`. The call succeeds then: a refusal, or that nothing is stored, is `error`."""
+    timeline: _builtins.int
+    """`ReadInfo.timeline` of the answer that `min_version` is from: the query is refused with
+    VERSION_GONE if the job has gone back behind that batch since then. 0: not known.
+    """
     @_builtins.property
     def window(self) -> Global___TimeWindow: ...
     @_builtins.property
@@ -515,10 +526,11 @@ class GetKvStateRequest(_message.Message):
         explain: _builtins.bool = ...,
         range: Global___ListRange | None = ...,
         windows: Global___WindowRange | None = ...,
+        timeline: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json", "namespace", b"namespace", "range", b"range", "scope", b"scope", "window", b"window", "windows", b"windows"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_incomplete", b"allow_incomplete", "consistency", b"consistency", "element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "explain", b"explain", "job", b"job", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "range", b"range", "read", b"read", "scope", b"scope", "state_name", b"state_name", "window", b"window", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_incomplete", b"allow_incomplete", "consistency", b"consistency", "element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "explain", b"explain", "job", b"job", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "range", b"range", "read", b"read", "scope", b"scope", "state_name", b"state_name", "timeline", b"timeline", "window", b"window", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_entry: _TypeAlias = _typing.Literal["map_key_json", "element"]  # noqa: Y015
     _WhichOneofArgType_entry: _TypeAlias = _typing.Literal["entry", b"entry"]  # noqa: Y015
@@ -650,6 +662,7 @@ class BatchGetKvStateRequest(_message.Message):
     SERVER_ID_FIELD_NUMBER: _builtins.int
     RANGES_FIELD_NUMBER: _builtins.int
     WINDOWS_FIELD_NUMBER: _builtins.int
+    TIMELINE_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     state_name: _builtins.str
     namespace: _builtins.bytes
@@ -666,6 +679,8 @@ class BatchGetKvStateRequest(_message.Message):
     """With `query`: id of the server that is expected to answer; any other one refuses with
     UNAVAILABLE. Empty: any server.
     """
+    timeline: _builtins.int
+    """As in `GetKvStateRequest`."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Key groups and encoded keys."""
@@ -715,10 +730,11 @@ class BatchGetKvStateRequest(_message.Message):
         server_id: _builtins.str = ...,
         ranges: _abc.Iterable[Global___ListRange] | None = ...,
         windows: _abc.Iterable[Global___WindowRange] | None = ...,
+        timeline: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "at_version", b"at_version", "namespace", b"namespace", "query", b"query", "scope", b"scope", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "elements", b"elements", "job", b"job", "keys", b"keys", "keys_json", b"keys_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "one_cut", b"one_cut", "query", b"query", "ranges", b"ranges", "read", b"read", "scope", b"scope", "server_id", b"server_id", "state_name", b"state_name", "window", b"window", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "elements", b"elements", "job", b"job", "keys", b"keys", "keys_json", b"keys_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "one_cut", b"one_cut", "query", b"query", "ranges", b"ranges", "read", b"read", "scope", b"scope", "server_id", b"server_id", "state_name", b"state_name", "timeline", b"timeline", "window", b"window", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
     _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015
@@ -1049,6 +1065,7 @@ class Query(_message.Message):
     RANGES_FIELD_NUMBER: _builtins.int
     WINDOWS_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    TIMELINE_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Chosen by the client; unique on its connection while unanswered."""
     state_id: _builtins.int
@@ -1071,6 +1088,10 @@ class Query(_message.Message):
     """
     explain: _builtins.bool
     """Also answer `trace`."""
+    timeline: _builtins.int
+    """`ReadInfo.timeline` of the answer that `min_version` or `at_version` is from: VERSION_GONE if the
+    job has gone back behind that batch since then. 0: not known.
+    """
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Key groups and encoded keys."""
@@ -1114,10 +1135,11 @@ class Query(_message.Message):
         ranges: _abc.Iterable[Global___ListRange] | None = ...,
         windows: _abc.Iterable[Global___WindowRange] | None = ...,
         partitions: _abc.Iterable[_builtins.int] | None = ...,
+        timeline: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "at_version", b"at_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "deadline_ms", b"deadline_ms", "elements", b"elements", "explain", b"explain", "id", b"id", "keys", b"keys", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "partitions", b"partitions", "placement_version", b"placement_version", "ranges", b"ranges", "read", b"read", "state_id", b"state_id", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "deadline_ms", b"deadline_ms", "elements", b"elements", "explain", b"explain", "id", b"id", "keys", b"keys", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "partitions", b"partitions", "placement_version", b"placement_version", "ranges", b"ranges", "read", b"read", "state_id", b"state_id", "timeline", b"timeline", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
     _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015
@@ -1255,6 +1277,7 @@ class ScanKvStateRequest(_message.Message):
     RUNS_FIELD_NUMBER: _builtins.int
     PAGE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     ALLOW_NEWER_FIELD_NUMBER: _builtins.int
+    TIMELINE_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     state_name: _builtins.str
     start_json: _builtins.str
@@ -1296,6 +1319,8 @@ class ScanKvStateRequest(_message.Message):
     """Milliseconds that the client waits for the next message; 0: the server's default."""
     allow_newer: _builtins.bool
     """If the batch of the page token is gone, continue after its keys as of the newest batch."""
+    timeline: _builtins.int
+    """As `Query.timeline`."""
     @_builtins.property
     def window(self) -> Global___TimeWindow: ...
     @_builtins.property
@@ -1330,10 +1355,11 @@ class ScanKvStateRequest(_message.Message):
         runs: _abc.Iterable[Global___KeyGroupRun] | None = ...,
         page_timeout_ms: _builtins.int = ...,
         allow_newer: _builtins.bool = ...,
+        timeline: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "_last_key_group", b"_last_key_group", "at_version", b"at_version", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "last_key_group", b"last_key_group", "namespace", b"namespace", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "scope", b"scope", "start", b"start", "start_json", b"start_json", "start_key", b"start_key", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "_last_key_group", b"_last_key_group", "allow_incomplete", b"allow_incomplete", "allow_newer", b"allow_newer", "at_version", b"at_version", "consistency", b"consistency", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "first_key_group", b"first_key_group", "job", b"job", "json", b"json", "keys_only", b"keys_only", "last_key_group", b"last_key_group", "limit", b"limit", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "page_timeout_ms", b"page_timeout_ms", "page_token", b"page_token", "placement_version", b"placement_version", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "runs", b"runs", "scope", b"scope", "start", b"start", "start_json", b"start_json", "start_key", b"start_key", "state_name", b"state_name", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "_last_key_group", b"_last_key_group", "allow_incomplete", b"allow_incomplete", "allow_newer", b"allow_newer", "at_version", b"at_version", "consistency", b"consistency", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "first_key_group", b"first_key_group", "job", b"job", "json", b"json", "keys_only", b"keys_only", "last_key_group", b"last_key_group", "limit", b"limit", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "page_timeout_ms", b"page_timeout_ms", "page_token", b"page_token", "placement_version", b"placement_version", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "runs", b"runs", "scope", b"scope", "start", b"start", "start_json", b"start_json", "start_key", b"start_key", "state_name", b"state_name", "timeline", b"timeline", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
     _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015

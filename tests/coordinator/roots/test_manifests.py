@@ -13,12 +13,15 @@ from tests.coordinator.drivers import QUERY, driver, subtask_of
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.coordinator.recovery.root_loader import RootLoader
+from queryable_state.wire.changes import ChangeBlockBuilder
 from queryable_state.wire.errors import (
     CheckpointError,
     RetryLaterError,
 )
 
 if TYPE_CHECKING:
+    from tests.coordinator.drivers import Driver
+
     from queryable_state.server.coordinator.roots.job_roots import JobRoot
 
 from tests.coordinator.roots.durable import FIRST, SECOND, run, tokens
@@ -208,3 +211,88 @@ def test_a_run_later_writes_the_manifest_that_could_not_be_written(tmp_path: Pat
         _, job.run_id = job.engine.start("job", query_id=QUERY)
         job.begin(2)
         assert tokens(job.root.manifest(1)) == [(0, 63, 1, 20)]
+
+
+def test_changelogs_of_two_operators_that_were_exchanged_are_refused_by_name(
+    tmp_path: Path,
+) -> None:
+    """They have one key group, batch and attempt; only the ids of their states differ."""
+    operators = [subtask_of(0, uid=uid, p=1) for uid in ("one", "other")]
+    with driver(tmp_path) as job:
+        epoch = job.begin(0)
+        paths = []
+        for subtask in operators:
+            job.open(subtask, 0)
+            [state] = job.peer().register_states(subtask, f"of {subtask.operator_uid}")
+            builder = ChangeBlockBuilder(state.state_id)
+            builder.put(b"\x00\x00k\x00", subtask.operator_uid.encode())
+            file = job.seal(subtask, 0, attempt=5, epoch=epoch, changes=builder)
+            paths.append(Path(job.root.path(file.path)))
+        job.commit(0)
+    for manifest in (tmp_path / "spark.queryable-state/changelog/0").glob("_manifest-*"):
+        manifest.unlink()
+    first, second = paths
+    first.rename(first.with_name("aside"))
+    second.rename(first)
+    first.with_name("aside").rename(second)
+    with driver(tmp_path) as job:
+        job.engine.plan(QUERY, 0)
+        with pytest.raises(
+            CheckpointError, match="state 'of other' of operator 'other'"
+        ) as refused:
+            job.begin(1)
+        assert "changelog/0/one/0-127/1-5" in str(refused.value)
+
+
+def timers_only(job: Driver, batch: int) -> None:
+    """A batch that the marker source planned, in which the operator changed its timers."""
+    job.engine.plan(QUERY, batch, has_input=False, clock_id="c" * 32)
+    epoch = job.peer().begin(QUERY, job.run_id, batch).run_epoch
+    for index in (0, 1):
+        job.seal(subtask_of(index), batch, attempt=10 * batch + index, epoch=epoch)
+    job.commit(batch)
+
+
+@pytest.mark.parametrize(
+    ("lost", "text"),
+    [
+        (1, r"batch 1, operator 'op': changelog/1/op\)"),
+        (3, r"batch 3 is committed .*operator 'op': changelog/3/op\)"),
+    ],
+)
+def test_a_lost_batch_in_which_only_timers_fired_is_refused_and_named(
+    tmp_path: Path, lost: int, text: str
+) -> None:
+    """Without input, too: the next manifest tells of an older batch that it had changelogs."""
+    with driver(tmp_path) as job:
+        run(job, 0)
+        timers_only(job, 1)
+        run(job, 2)
+        timers_only(job, 3)
+    job.root.storage.delete_tree(job.root.path(layout.batch_folder(lost)))
+    with driver(tmp_path, strict=True) as job:
+        for batch in range(4):
+            has_input = batch % 2 == 0
+            clock_id = "" if has_input else "c" * 32
+            job.engine.plan(QUERY, batch, has_input=has_input, clock_id=clock_id)
+        with pytest.raises(CheckpointError, match=text):
+            job.begin(4)
+
+
+def test_a_batch_without_input_that_an_operator_missed_goes_on_without_its_manifest(
+    tmp_path: Path,
+) -> None:
+    """Nothing tells that there were changelogs: of an older batch, which cannot run again."""
+    with driver(tmp_path) as job:
+        run(job, 0)
+        job.engine.plan(QUERY, 1, has_input=False, clock_id="c" * 32)
+        job.peer().begin(QUERY, job.run_id, 1)
+        job.commit(1)
+        run(job, 2)
+    job.root.storage.delete_tree(job.root.path(layout.batch_folder(1)))
+    with driver(tmp_path, strict=True) as job:
+        job.engine.plan(QUERY, 0)
+        job.engine.plan(QUERY, 1, has_input=False, clock_id="c" * 32)
+        job.engine.plan(QUERY, 2)
+        job.begin(3)
+        assert tokens(job.root.manifest(1)) == []

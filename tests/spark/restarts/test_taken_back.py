@@ -9,7 +9,8 @@ import pytest
 from tests.spark.functions import READINGS
 from tests.spark.restarts.test_durable_jobs import client_of, count, reading, started
 
-from queryable_state.wire.errors import JobError, Reason
+from queryable_state.client import Consistency
+from queryable_state.wire.errors import JobError, Reason, VersionGoneError
 
 if TYPE_CHECKING:
     from tests.spark.conftest import MakeFeed, NewEnvironment
@@ -31,6 +32,9 @@ def test_a_job_that_is_set_back_answers_the_batch_it_is_set_back_to_or_is_refuse
     job = count(env, source)
     if is_covered:
         job.trigger_checkpoint()
+    with client_of(job) as client:
+        seen = client.get_kv_state(job.job_id, "count", "a").info
+    assert seen.version == 4
     job.cancel().result()
     env.close()
     spark = Path(job.state_root) / "spark"
@@ -51,7 +55,18 @@ def test_a_job_that_is_set_back_answers_the_batch_it_is_set_back_to_or_is_refuse
     with client_of(job) as client:
         state = client.get_kv_state(job.job_id, "count", "a", timeout_s=60)
         assert (state.value(), state.info.version) == (3, 2)
+        for older in (Consistency.at_least(seen), Consistency.at_least(seen.version)):
+            with pytest.raises(VersionGoneError, match="set back from batch 4, and began again"):
+                client.get_kv_state(job.job_id, "count", "a", consistency=older, timeout_s=60)
         source.add(reading("a"))
         job.process_all_available()
         state = client.get_kv_state(job.job_id, "count", "a")
         assert (state.value(), state.info.version) == (4, 3)
+        for _ in range(2):
+            source.add(reading("a"))
+            job.process_all_available()
+        later = Consistency.at_least(seen.version)
+        state = client.get_kv_state(job.job_id, "count", "a", consistency=later)
+        assert state.value() == state.info.version + 1
+        with pytest.raises(VersionGoneError, match="was taken back"):
+            client.get_kv_state(job.job_id, "count", "a", consistency=Consistency.at_least(seen))

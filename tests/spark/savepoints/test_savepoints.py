@@ -9,6 +9,7 @@ import pytest
 from tests.spark.counting_jobs import KEYS, Jobs, readings
 from tests.spark.functions import COUNTS, CountPerKey
 
+from queryable_state.client import Consistency, VersionGoneError
 from queryable_state.streaming import JobStatus, MemoryStateBackend
 
 if TYPE_CHECKING:
@@ -70,6 +71,11 @@ def test_a_savepoint_of_a_running_job_is_resumed_at_another_parallelism_and_back
     assert jobs.values(second) == {6: len(KEYS) - 5, 7: 5}
     first.process_all_available()
     assert jobs.values(first) == {6: len(KEYS) - 5, 7: 5}, "it runs on beside the second"
+    seen = jobs.connect(first).get_kv_state(first.job_id, "count", KEYS[0]).info
+    with pytest.raises(VersionGoneError, match=f"began from {uris[0]}"):
+        jobs.connect(second).get_kv_state(
+            second.job_id, "count", KEYS[0], consistency=Consistency.at_least(seen)
+        )
 
 
 def test_state_keeps_its_parallelism_unless_one_is_set(jobs: Jobs, cores: int) -> None:

@@ -472,6 +472,7 @@ class Batch:
         query.consistency = consistency.wire
         query.min_version = consistency.min_version
         query.max_staleness_ms = consistency.max_staleness_ms
+        query.timeline = consistency.timeline
         query.namespace = options.namespace
         query.allow_incomplete = options.allow_incomplete
         if options.at_version is not None:

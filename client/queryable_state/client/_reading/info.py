@@ -70,6 +70,10 @@ class ReadInfo:
     """True if each value has the time of its expiry and `ttl_ms` is 0: state of Spark's own
     operators. Values are then expired by the timestamp of the batch, not by `read_time_ms`."""
 
+    timeline: int = 0
+    """Timeline of `version`: numbers of batches are comparable within one timeline. A job that
+    begins again at an older batch, or from a savepoint, begins another one. 0: not known."""
+
     @classmethod
     def from_proto(cls, info: query_pb2.ReadInfo) -> Self:
         """Converts the wire message."""
@@ -84,4 +88,5 @@ class ReadInfo:
             ttl_ms=info.ttl_ms,
             read_time_ms=info.read_time_ms,
             ttl_per_value=info.ttl_per_value,
+            timeline=info.timeline,
         )

@@ -234,6 +234,7 @@ class Scan(ArrowScan):
             allow_incomplete=options.allow_incomplete,
             min_version=consistency.min_version,
             max_staleness_ms=consistency.max_staleness_ms,
+            timeline=consistency.timeline,
             page_token=self._token,
             page_timeout_ms=max(1, int(options.timeout_s * 1000)),
             # The keys already read are from one batch.

@@ -163,6 +163,7 @@ class OpenSubtasksRequest(_message.Message):
     WATERMARK_MS_FIELD_NUMBER: _builtins.int
     STORAGE_FIELD_NUMBER: _builtins.int
     SUBTASKS_FIELD_NUMBER: _builtins.int
+    TIMELINE_FIELD_NUMBER: _builtins.int
     query_id: _builtins.bytes
     batch_id: _builtins.int
     """The batch that will begin: the stores are opened as of the one before, which is committed."""
@@ -177,6 +178,10 @@ class OpenSubtasksRequest(_message.Message):
     def subtasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Subtask]:
         """Subtasks of the query, all owned by this server."""
 
+    @_builtins.property
+    def timeline(self) -> _checkpoint_pb2.Timeline:
+        """Of the job's batches."""
+
     def __init__(
         self,
         *,
@@ -186,10 +191,11 @@ class OpenSubtasksRequest(_message.Message):
         watermark_ms: _builtins.int = ...,
         storage: _checkpoint_pb2.JobStorage | None = ...,
         subtasks: _abc.Iterable[Global___Subtask] | None = ...,
+        timeline: _checkpoint_pb2.Timeline | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["storage", b"storage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["storage", b"storage", "timeline", b"timeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "commit_time_ms", b"commit_time_ms", "query_id", b"query_id", "storage", b"storage", "subtasks", b"subtasks", "watermark_ms", b"watermark_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "commit_time_ms", b"commit_time_ms", "query_id", b"query_id", "storage", b"storage", "subtasks", b"subtasks", "timeline", b"timeline", "watermark_ms", b"watermark_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

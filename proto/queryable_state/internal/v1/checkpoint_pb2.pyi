@@ -104,6 +104,73 @@ class JobStorage(_message.Message):
 Global___JobStorage: _TypeAlias = JobStorage  # noqa: Y015
 
 @_typing.final
+class Timeline(_message.Message):
+    """A sequence of batches in which each number is one batch. A job that begins again at an older
+    batch, or from a savepoint, begins another timeline.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """Not 0, and below 2^53."""
+    @_builtins.property
+    def ended(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndedTimeline]:
+        """The timelines that this one continues, oldest first."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        ended: _abc.Iterable[Global___EndedTimeline] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended", "id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Timeline: _TypeAlias = Timeline  # noqa: Y015
+
+@_typing.final
+class EndedTimeline(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    FIRST_BATCH_FIELD_NUMBER: _builtins.int
+    LAST_BATCH_FIELD_NUMBER: _builtins.int
+    ENDED_AT_MS_FIELD_NUMBER: _builtins.int
+    SAVEPOINT_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    first_batch: _builtins.int
+    """The first batch of it that the job does not have."""
+    last_batch: _builtins.int
+    """Its newest committed batch; -1: not known."""
+    ended_at_ms: _builtins.int
+    """Milliseconds since the epoch at which the next timeline began."""
+    savepoint: _builtins.str
+    """URI of the savepoint or checkpoint from which the next timeline began; empty: the job was set
+    back to an older batch.
+    """
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        first_batch: _builtins.int = ...,
+        last_batch: _builtins.int = ...,
+        ended_at_ms: _builtins.int = ...,
+        savepoint: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended_at_ms", b"ended_at_ms", "first_batch", b"first_batch", "id", b"id", "last_batch", b"last_batch", "savepoint", b"savepoint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndedTimeline: _TypeAlias = EndedTimeline  # noqa: Y015
+
+@_typing.final
 class StoredFile(_message.Message):
     """One file of a checkpoint."""
 
@@ -361,6 +428,7 @@ class CheckpointMetadata(_message.Message):
     COMPLETE_SINCE_BATCH_FIELD_NUMBER: _builtins.int
     REGISTRATIONS_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
+    TIMELINE_FIELD_NUMBER: _builtins.int
     format_version: _builtins.int
     """1."""
     checkpoint_id: _builtins.int
@@ -392,6 +460,10 @@ class CheckpointMetadata(_message.Message):
     def progress(self) -> Global___EngineProgress:
         """From which another job may start from the checkpoint; a savepoint has it in files."""
 
+    @_builtins.property
+    def timeline(self) -> Global___Timeline:
+        """Of the job; not set: the one that every job begins with."""
+
     def __init__(
         self,
         *,
@@ -412,10 +484,11 @@ class CheckpointMetadata(_message.Message):
         complete_since_batch: _builtins.int = ...,
         registrations: _builtins.str = ...,
         progress: Global___EngineProgress | None = ...,
+        timeline: Global___Timeline | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["progress", b"progress"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["progress", b"progress", "timeline", b"timeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "checkpoint_id", b"checkpoint_id", "commit_time_ms", b"commit_time_ms", "complete_since_batch", b"complete_since_batch", "duration_ms", b"duration_ms", "format_version", b"format_version", "job_id", b"job_id", "job_name", b"job_name", "offsets_digest", b"offsets_digest", "operators", b"operators", "progress", b"progress", "registrations", b"registrations", "run_epoch", b"run_epoch", "savepoint", b"savepoint", "triggered_at_ms", b"triggered_at_ms", "version", b"version", "watermark_ms", b"watermark_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "checkpoint_id", b"checkpoint_id", "commit_time_ms", b"commit_time_ms", "complete_since_batch", b"complete_since_batch", "duration_ms", b"duration_ms", "format_version", b"format_version", "job_id", b"job_id", "job_name", b"job_name", "offsets_digest", b"offsets_digest", "operators", b"operators", "progress", b"progress", "registrations", b"registrations", "run_epoch", b"run_epoch", "savepoint", b"savepoint", "timeline", b"timeline", "triggered_at_ms", b"triggered_at_ms", "version", b"version", "watermark_ms", b"watermark_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -488,6 +561,7 @@ class Manifest(_message.Message):
     CHANGELOGS_FIELD_NUMBER: _builtins.int
     OPERATORS_FIELD_NUMBER: _builtins.int
     REGISTRATIONS_FIELD_NUMBER: _builtins.int
+    SEALED_BEFORE_FIELD_NUMBER: _builtins.int
     format_version: _builtins.int
     """1."""
     batch_id: _builtins.int
@@ -505,6 +579,12 @@ class Manifest(_message.Message):
         the batch had no input for it, or the job allows incomplete batches.
         """
 
+    @_builtins.property
+    def sealed_before(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Uids of the operators that had changelogs of all their key groups in the batch before: if its
+        manifest is lost, so are changelogs of them that are not there. Empty: none, or not known.
+        """
+
     def __init__(
         self,
         *,
@@ -517,10 +597,11 @@ class Manifest(_message.Message):
         changelogs: _abc.Iterable[Global___ChangelogFile] | None = ...,
         operators: _abc.Iterable[Global___BatchOperator] | None = ...,
         registrations: _builtins.str = ...,
+        sealed_before: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "changelogs", b"changelogs", "commit_time_ms", b"commit_time_ms", "format_version", b"format_version", "offsets_digest", b"offsets_digest", "operators", b"operators", "registrations", b"registrations", "run_epoch", b"run_epoch", "watermark_ms", b"watermark_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "changelogs", b"changelogs", "commit_time_ms", b"commit_time_ms", "format_version", b"format_version", "offsets_digest", b"offsets_digest", "operators", b"operators", "registrations", b"registrations", "run_epoch", b"run_epoch", "sealed_before", b"sealed_before", "watermark_ms", b"watermark_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -566,6 +647,7 @@ class RootRegistrations(_message.Message):
     LEFT_BEHIND_FIELD_NUMBER: _builtins.int
     ALLOW_NON_RESTORED_STATE_FIELD_NUMBER: _builtins.int
     GIVEN_UP_FIELD_NUMBER: _builtins.int
+    TIMELINE_FIELD_NUMBER: _builtins.int
     format_version: _builtins.int
     """1."""
     job_id: _builtins.bytes
@@ -586,6 +668,10 @@ class RootRegistrations(_message.Message):
     def given_up(self) -> _containers.RepeatedCompositeFieldContainer[Global___GivenUpState]:
         """States of `states` and `restored_from` that the job no longer has."""
 
+    @_builtins.property
+    def timeline(self) -> Global___Timeline:
+        """Of the job; not set: the one that every job begins with."""
+
     def __init__(
         self,
         *,
@@ -598,10 +684,11 @@ class RootRegistrations(_message.Message):
         left_behind: _abc.Iterable[_builtins.str] | None = ...,
         allow_non_restored_state: _builtins.bool = ...,
         given_up: _abc.Iterable[Global___GivenUpState] | None = ...,
+        timeline: Global___Timeline | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["timeline", b"timeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_non_restored_state", b"allow_non_restored_state", "first_batch", b"first_batch", "format_version", b"format_version", "given_up", b"given_up", "job_id", b"job_id", "job_name", b"job_name", "left_behind", b"left_behind", "restored_from", b"restored_from", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_non_restored_state", b"allow_non_restored_state", "first_batch", b"first_batch", "format_version", b"format_version", "given_up", b"given_up", "job_id", b"job_id", "job_name", b"job_name", "left_behind", b"left_behind", "restored_from", b"restored_from", "states", b"states", "timeline", b"timeline"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

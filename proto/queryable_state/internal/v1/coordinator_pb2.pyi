@@ -431,6 +431,7 @@ class BeginBatchResponse(_message.Message):
     COMMITTED_FIELD_NUMBER: _builtins.int
     OFFSETS_DIGEST_FIELD_NUMBER: _builtins.int
     STORAGE_FIELD_NUMBER: _builtins.int
+    TIMELINE_FIELD_NUMBER: _builtins.int
     run_epoch: _builtins.int
     batch_timestamp_ms: _builtins.int
     offsets_digest: _builtins.bytes
@@ -449,6 +450,10 @@ class BeginBatchResponse(_message.Message):
     def storage(self) -> _checkpoint_pb2.JobStorage:
         """Storage of the job's state."""
 
+    @_builtins.property
+    def timeline(self) -> _checkpoint_pb2.Timeline:
+        """Of the job's batches."""
+
     def __init__(
         self,
         *,
@@ -458,10 +463,11 @@ class BeginBatchResponse(_message.Message):
         committed: Global___QueryVersion | None = ...,
         offsets_digest: _builtins.bytes = ...,
         storage: _checkpoint_pb2.JobStorage | None = ...,
+        timeline: _checkpoint_pb2.Timeline | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "storage", b"storage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "storage", b"storage", "timeline", b"timeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_timestamp_ms", b"batch_timestamp_ms", "committed", b"committed", "offsets_digest", b"offsets_digest", "run_epoch", b"run_epoch", "storage", b"storage", "watermarks_ms", b"watermarks_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_timestamp_ms", b"batch_timestamp_ms", "committed", b"committed", "offsets_digest", b"offsets_digest", "run_epoch", b"run_epoch", "storage", b"storage", "timeline", b"timeline", "watermarks_ms", b"watermarks_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -17,9 +17,10 @@ from queryable_state.wire.changes import Token
 from queryable_state.wire.errors import CheckpointError, CorruptDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
+    from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changelog import Changelog
 
 _log = logging.getLogger(__name__)
@@ -78,17 +79,18 @@ def choose_committed(
     root: str,
     batch_id: int,
     offsets_digest: bytes,
+    states: Mapping[int, StateRegistration],
     *,
     allow_missing: bool = False,
 ) -> list[ChangelogFile]:
-    """The valid files of a committed batch.
+    """The valid files of a committed batch. `states`: those of the root, by id.
 
     Raises CheckpointError if a damaged file has key groups that no intact file covers: a server
     may have acknowledged that file, so its changes would be lost. With `allow_missing` it only
     logs that.
     """
     broken: dict[str, str] = {}
-    chosen = choose(list_sealed(storage, root, batch_id, offsets_digest, broken))
+    chosen = choose(list_sealed(storage, root, batch_id, offsets_digest, states, broken))
     lost = sorted(path for path in broken if not _is_covered(path, chosen))
     if lost:
         names = ", ".join(f"{join(root, path)} ({broken[path]})" for path in lost)
@@ -118,27 +120,34 @@ def list_sealed(
     root: str,
     batch_id: int,
     offsets_digest: bytes,
+    states: Mapping[int, StateRegistration],
     broken: dict[str, str] | None = None,
 ) -> list[ChangelogFile]:
     """All intact changelogs of a batch that were sealed for these offsets.
 
-    Logs and skips damaged files, files that are not what their name says, and those of other
-    offsets; adds the paths and problems of all but the last to `broken`. Paths are relative to
-    the root. `index` and `parallelism` are 0, because a file does not contain them.
+    `states`: those of the root, by id, which tell the operator of a change. Logs and skips
+    damaged files, files that are not what their name says, and those of other offsets; adds the
+    paths and problems of all but the last to `broken`. Paths are relative to the root. `index`
+    and `parallelism` are 0, because a file does not contain them.
     """
     folder = layout.batch_folder(batch_id)
     paths = [f"{folder}/{entry.path}" for entry in storage.walk(join(root, folder))]
     corrupt = {} if broken is None else broken
 
     def read(path: str) -> ChangelogFile | None:
-        return _sealed(storage, root, path, offsets_digest, corrupt)
+        return _sealed(storage, root, path, offsets_digest, states, corrupt)
 
     with ThreadPoolExecutor(_READERS, thread_name_prefix="changelogs") as readers:
         return [file for file in readers.map(read, paths) if file is not None]
 
 
 def _sealed(
-    storage: CheckpointStorage, root: str, path: str, offsets_digest: bytes, broken: dict[str, str]
+    storage: CheckpointStorage,
+    root: str,
+    path: str,
+    offsets_digest: bytes,
+    states: Mapping[int, StateRegistration],
+    broken: dict[str, str],
 ) -> ChangelogFile | None:
     named = layout.parse_changelog_file(path)
     if named is None:
@@ -146,7 +155,7 @@ def _sealed(
     try:
         data = storage.read(join(root, path))
         changelog = read_changelog(data)
-        _check_name(changelog, named)
+        _check_name(changelog, named, states)
     except MissingFileError:
         return None
     except CorruptDataError as problem:
@@ -168,7 +177,9 @@ def _sealed(
     )
 
 
-def _check_name(changelog: Changelog, named: layout.ChangelogPath) -> None:
+def _check_name(
+    changelog: Changelog, named: layout.ChangelogPath, states: Mapping[int, StateRegistration]
+) -> None:
     """Raises CorruptDataError if a changelog was not written under its name."""
     token = changelog.seal.token
     found = changelog.batch_id, token.run_epoch, token.task_attempt
@@ -178,6 +189,12 @@ def _check_name(changelog: Changelog, named: layout.ChangelogPath) -> None:
             f"attempt {found[2]}"
         )
     for block in changelog.blocks:
+        state = states.get(block.state_id)
+        if state is not None and state.operator_uid != named.operator_uid:
+            raise CorruptDataError(
+                f"it has the changes of another operator: of state {state.state_name!r} of "
+                f"operator {state.operator_uid!r}"
+            )
         for keys in (block.put_keys, block.deleted_keys, block.cleared_prefixes):
             if not keys:
                 continue

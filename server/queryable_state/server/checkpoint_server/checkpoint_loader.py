@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import JobStorage, RestorePlan, RestoreSource
+from queryable_state.server.checkpoint.timelines import timeline_of
 from queryable_state.server.state_server.base.job_files import JobFiles
 from queryable_state.server.state_server.base.local_copies import LocalCopies
 from queryable_state.server.state_server.base.thread_pool import ThreadPool
@@ -79,6 +80,7 @@ class CheckpointLoader:
             server_id=self._server_id,
             checkpoint=completed.uri,
         )
+        job.use(timeline_of(metadata.job_id, metadata.timeline))
         async with AsyncExitStack() as stack:
             threads = ThreadPool("loading", self._settings.transfer_threads)
             transfers = ThreadPool("transfers", self._settings.transfer_threads)

@@ -142,13 +142,13 @@ class BatchCoordinator:
         clocks = self._clocks(query_id, info, batch_id)
         self._batches.begin(request, info, clocks)
         self._publisher.announce(query_id)
-        epoch, storage = self._run_binder.run(query_id, request.run_id)
+        epoch, storage, timeline = self._run_binder.run(query_id, request.run_id)
         if storage.root:
             self._await_manifest(query_id, batch_id - 1)
         else:
             self._batches.wait_published(query_id, batch_id - 1, self._settle_timeout_s)
         self._batches.check_not_refused(query_id)
-        return self._batches.begun(request, epoch, storage)
+        return self._batches.begun(request, epoch, storage, timeline)
 
     def register_states(
         self, request: coordinator_pb2.RegisterStatesRequest

@@ -68,6 +68,9 @@ class ScanQuery:
     at_version: int | None = None
     """The committed batch to read; None: the newest one."""
 
+    timeline: int = 0
+    """Timeline of `min_version` or `at_version`; 0: not known."""
+
     limit: int = 0
     """Maximum number of keys; 0: no limit."""
 

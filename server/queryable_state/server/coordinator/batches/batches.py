@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
     from queryable_state.internal.v1 import backend_pb2
-    from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile, JobStorage
+    from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile, JobStorage, Timeline
     from queryable_state.server.coordinator.batches.checks import BatchAnomaly
     from queryable_state.server.coordinator.model.commits import CommitRound
     from queryable_state.server.coordinator.model.engine import BatchClocks, QueryInfo
@@ -77,7 +77,11 @@ class Batches:
             state.advance_commit(job, request.batch_id - 1)
 
     def begun(
-        self, request: coordinator_pb2.BeginBatchRequest, epoch: int, storage: JobStorage
+        self,
+        request: coordinator_pb2.BeginBatchRequest,
+        epoch: int,
+        storage: JobStorage,
+        timeline: Timeline,
     ) -> coordinator_pb2.BeginBatchResponse:
         """The response to a begin."""
         state = self._state
@@ -101,6 +105,7 @@ class Batches:
                 committed=state.commits.published_version(request.query_id),
                 offsets_digest=clocks.offsets_digest,
                 storage=storage,
+                timeline=timeline,
             )
 
     def commit(self, query_id: bytes, batch_id: int) -> None:

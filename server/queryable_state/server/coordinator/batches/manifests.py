@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -97,6 +97,7 @@ class Manifests:
                     )
                 ),
                 registrations=root.registrations_name,
+                sealed_before=sealed_operators(root.manifest(batch_id - 1)),
             )
             self._fencing.check(root)
             root.write_manifest(manifest)
@@ -115,6 +116,19 @@ def batch_operators(layouts: Iterable[OperatorLayout]) -> list[BatchOperator]:
     ]
 
 
+def sealed_operators(manifest: Manifest | None) -> list[str]:
+    """The uids of the operators with changelogs of all their key groups in a batch.
+
+    None of a manifest that is not there, which nobody needs any more or which is lost.
+    """
+    if manifest is None:
+        return []
+    covered: Counter[str] = Counter()
+    for file in manifest.changelogs:
+        covered[file.operator_uid] += file.last_key_group - file.first_key_group + 1
+    return [each.uid for each in manifest.operators if covered[each.uid] == each.max_parallelism]
+
+
 def list_committed(root: JobRoot, batch_id: int, offsets_digest: bytes) -> list[ChangelogFile]:
     """Returns the changelogs in the root that make up a committed batch. Blocking."""
     return choose_committed(
@@ -122,6 +136,7 @@ def list_committed(root: JobRoot, batch_id: int, offsets_digest: bytes) -> list[
         root.uri,
         batch_id,
         offsets_digest,
+        root.states,
         allow_missing=root.config.allow_missing_state,
     )
 

@@ -140,6 +140,7 @@ class CheckpointAttempt:
             triggered_at_ms=triggered_at_ms,
             duration_ms=round((time.monotonic() - begun_s) * 1000),
             registrations=root.registrations_name,
+            timeline=root.timeline,
             progress=self._engine.progress(root.query_id, written.plan.version),
         )
         check_files(metadata, root.storage, self._target)

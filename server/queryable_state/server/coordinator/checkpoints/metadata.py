@@ -30,12 +30,13 @@ def metadata_of(
     triggered_at_ms: int,
     duration_ms: int,
     registrations: str = "",
+    timeline: checkpoint_pb2.Timeline | None = None,
     progress: checkpoint_pb2.EngineProgress | None = None,
 ) -> CheckpointMetadata:
     """The metadata of what was written; an id of 0: of a savepoint.
 
     `registrations` is the file name of those in force, and `progress` the engine's logs; a
-    savepoint needs neither.
+    savepoint needs neither. `timeline` is that of the job, None for the one it began with.
     """
     operators = [
         checkpoint_pb2.OperatorSnapshot(
@@ -67,6 +68,7 @@ def metadata_of(
         operators=operators,
         complete_since_batch=plan.complete_since,
         registrations=registrations,
+        timeline=timeline,
         progress=progress,
     )
 

@@ -158,6 +158,7 @@ class Savepoints:
                 run_epoch=root.epoch if root else 0,
                 triggered_at_ms=triggered_at_ms,
                 duration_ms=round((time.monotonic() - begun_s) * 1000),
+                timeline=root.timeline if root else None,
             )
             check_files(metadata, storage, target(written.plan))
             storage.write(join(uri, layout.METADATA), write_message(metadata))

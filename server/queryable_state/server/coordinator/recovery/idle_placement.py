@@ -83,6 +83,7 @@ class IdlePlacement:
                             commit_time_ms=committed.commit_time_ms,
                             watermark_ms=committed.watermark_ms,
                             storage=root.job_storage(),
+                            timeline=root.timeline,
                         ),
                     )
                     request.subtasks.add(

@@ -13,13 +13,14 @@ from queryable_state.server.coordinator.batches.manifests import (
     FORMAT_VERSION,
     batch_operators,
     list_committed,
+    sealed_operators,
 )
 from queryable_state.server.coordinator.batches.missed import IncompleteBatchError, LostBatchError
 from queryable_state.server.coordinator.model.operators import OperatorLayout
 from queryable_state.wire.errors import CheckpointError, QueryableStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from queryable_state.internal.v1.checkpoint_pb2 import (
         BatchOperator,
@@ -64,10 +65,17 @@ class MissingManifests:
         first_lost = up_to
         made: list[Manifest] = []
         for batch in missing:
-            manifest = self._made(root, batch)
+            clocks = self._clocks(root, batch)
+            manifest = _made(root, batch, clocks, made)
             expected = _expected(root, batch, operators, made)
             manifest.operators.extend(batch_operators(expected))
-            gaps = self._gaps(root, batch, manifest.changelogs, expected)
+            if batch == up_to and clocks.clock_ids:
+                # In a batch that the marker planned, all of them ran, and timers may have fired.
+                # One that did not run loses nothing, but then the batch can run again.
+                sealed = {operator.uid for operator in expected}
+            else:
+                sealed = set(_sealed(root, batch))
+            gaps = self._gaps(root, batch, manifest.changelogs, expected, sealed)
             if gaps and batch == up_to and not (lost or root.config.allow_missing_state):
                 if self._strict and (start is None or batch <= start.after):
                     lacks = f"job {job_name!r}: {root.uri} lacks changelogs of it ({_shown(gaps)})"
@@ -91,32 +99,26 @@ class MissingManifests:
             _log.info("batch %d: its manifest is made of %d changelogs", manifest.batch_id, files)
             root.write_manifest(manifest)
 
-    def _made(self, root: JobRoot, batch: int) -> Manifest:
-        """The manifest of a batch, made from the existing changelogs."""
-        clocks = self._clocks(root, batch)
-        return Manifest(
-            format_version=FORMAT_VERSION,
-            batch_id=batch,
-            run_epoch=root.epoch,
-            offsets_digest=clocks.offsets_digest,
-            watermark_ms=clocks.watermark_ms,
-            changelogs=list_committed(root, batch, clocks.offsets_digest),
-            registrations=root.registrations_name,
-        )
-
     def _gaps(
         self,
         root: JobRoot,
         batch: int,
         files: Sequence[ChangelogFile],
         expected: Iterable[OperatorLayout],
+        sealed: Container[str],
     ) -> list[str]:
-        """Text naming the operators that had input in a batch, and the changelogs they lack."""
+        """Text naming the operators that lack changelogs of a batch, and which.
+
+        These are operators that had input, and those in `sealed`, which had changelogs.
+        """
         return [
             f"operator {operator.uid!r}: {_folders(batch, operator, missing)}"
             for operator in expected
             if (missing := uncovered_key_groups(files, operator))
-            and self._engine.has_input(root.query_id, batch, operator.sources)
+            and (
+                operator.uid in sealed
+                or self._engine.has_input(root.query_id, batch, operator.sources)
+            )
         ]
 
     def _clocks(self, root: JobRoot, batch: int) -> BatchClocks:
@@ -142,6 +144,27 @@ class MissingManifests:
                 "(spark.queryable_state.allow_missing_state=true) to go on without these records"
             )
         _log.error("%s: the query goes on without these records, as it is allowed to", text)
+
+
+def _made(root: JobRoot, batch: int, clocks: BatchClocks, made: Sequence[Manifest]) -> Manifest:
+    """The manifest of a batch, made from the existing changelogs; without its operators."""
+    before = made[-1] if made and made[-1].batch_id == batch - 1 else root.manifest(batch - 1)
+    return Manifest(
+        format_version=FORMAT_VERSION,
+        batch_id=batch,
+        run_epoch=root.epoch,
+        offsets_digest=clocks.offsets_digest,
+        watermark_ms=clocks.watermark_ms,
+        changelogs=list_committed(root, batch, clocks.offsets_digest),
+        registrations=root.registrations_name,
+        sealed_before=sealed_operators(before),
+    )
+
+
+def _sealed(root: JobRoot, batch: int) -> Sequence[str]:
+    """The operators that had changelogs of a batch, as the manifest of the next batch tells."""
+    after = root.manifest(batch + 1)
+    return () if after is None else after.sealed_before
 
 
 def _shown(texts: Sequence[str]) -> str:

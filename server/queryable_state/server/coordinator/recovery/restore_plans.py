@@ -88,7 +88,7 @@ class StagedFiles:
             listing.told.add(subtask)
         with listing.lock:
             if not listing.done:
-                sealed = list_sealed(root.storage, root.uri, batch_id, digest)
+                sealed = list_sealed(root.storage, root.uri, batch_id, digest, root.states)
                 before = [file for file in sealed if file.token.run_epoch < root.epoch]
                 listing.files, listing.done = SealedFiles(choose(sealed), choose(before)), True
             return listing.files

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
@@ -11,6 +12,7 @@ from queryable_state.server.checkpoint.file_systems.storage import join
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.root_verification import missing_registrations
 from queryable_state.server.checkpoint.state_root import read_savepoint
+from queryable_state.server.checkpoint.timelines import from_savepoint, set_back, timeline_of
 from queryable_state.server.coordinator.recovery.missing_manifests import MissingManifests
 from queryable_state.wire.errors import (
     CheckpointError,
@@ -41,11 +43,13 @@ def rewind(
     record: RootRegistrations,
     batch_id: int,
     is_committed: Callable[[int], bool],
+    end_timeline: Callable[[int], None],
 ) -> list[CheckpointMetadata]:
     """The checkpoints a run that begins at a batch can go on from, newest first.
 
     Where the root is past the batch, what it has of later batches is removed: they will be other
     batches. Changelogs of the batch itself stay: those made of the same offsets still count.
+    `end_timeline` is called before, with the newest batch that the root has.
     JobError, and nothing removed, where what was before the batch is not there any more.
     SupersededError, and nothing removed, where the engine has the batch committed: then nobody
     set it back, and another driver has gone on since this run looked where to begin.
@@ -80,6 +84,7 @@ def rewind(
         batch_id,
         newest,
     )
+    end_timeline(newest)
     for metadata in sorted(later, key=lambda c: c.version, reverse=True):
         folder = layout.checkpoint_folder(metadata.checkpoint_id)
         # Without its metadata it is none: a crash in between leaves nothing half.
@@ -141,24 +146,23 @@ class RootLoader:
         """
         root, config = job_root.root, job_root.config
         name, record = root.newest_registrations()
-        new = record is None
+        is_written = record is not None
+        checkpoints: list[CheckpointMetadata] = []
         if record is None:
             record = _new_record(job_root, job_name, batch_id)
         else:
             _check_same_job(record, root, job_root.query_id, job_name)
-        checkpoints = (
-            []
-            if new
-            else rewind(
-                root,
-                record,
-                batch_id,
-                lambda batch: self._engine.is_committed(job_root.query_id, batch),
-            )
-        )
+            checkpoints = self._rewound(job_root, record, batch_id)
+            name = job_root.registrations_name or name
         savepoint = None
         if record.restored_from:
             savepoint = _savepoint(record, config, required=not checkpoints)
+            if savepoint is not None and not record.timeline.id:
+                # Recorded now: a savepoint may be removed once a checkpoint replaces it.
+                record.timeline.CopyFrom(
+                    from_savepoint(job_root.query_id, savepoint, record.restored_from, _now_ms())
+                )
+                is_written = False
         if batch_id < record.first_batch and savepoint is not None:
             raise RestoreMismatchError(
                 f"{root.uri} starts from a savepoint as of batch {savepoint.version}, and query "
@@ -168,11 +172,42 @@ class RootLoader:
         manifests = root.manifests(_oldest(record, checkpoints))
         _check_registrations(root, name, [*checkpoints, *manifests])
         job_root.fill((name, record), checkpoints, manifests, savepoint)
-        if new:
+        if not is_written:
             job_root.write_registrations(record)
         self._manifests.complete(job_root, job_name, complete_to, start)
         job_root.survey()
         return job_root
+
+    def _rewound(
+        self, job_root: JobRoot, record: RootRegistrations, batch_id: int
+    ) -> list[CheckpointMetadata]:
+        """As `rewind`; records the end of the timeline, in `record` and in the root."""
+        root, query_id = job_root.root, job_root.query_id
+
+        def end_timeline(newest: int) -> None:
+            first = batch_id + self._is_repeated(job_root, batch_id)
+            if first <= newest:
+                before = timeline_of(query_id, record.timeline)
+                record.timeline.CopyFrom(set_back(before, first, newest, _now_ms()))
+                job_root.write_registrations(record)
+
+        def is_committed(batch: int) -> bool:
+            return self._engine.is_committed(query_id, batch)
+
+        return rewind(root, record, batch_id, is_committed, end_timeline)
+
+    def _is_repeated(self, job_root: JobRoot, batch_id: int) -> bool:
+        """Whether the batch that begins has the offsets of the committed one of its number.
+
+        It is the same batch then: only Spark's commit of it was lost.
+        """
+        manifest = job_root.root.manifest(batch_id)
+        try:
+            clocks = self._engine.clocks(job_root.query_id, batch_id)
+        except QueryableStateError:
+            # An idle job is restored before its next batch has offsets.
+            return False
+        return manifest is not None and manifest.offsets_digest == clocks.offsets_digest
 
 
 def _check_same_job(
@@ -218,6 +253,10 @@ def _savepoint(
     del savepoint.operators[:]
     savepoint.operators.extend(taken)
     return savepoint
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _oldest(record: RootRegistrations, checkpoints: Sequence[CheckpointMetadata]) -> int:

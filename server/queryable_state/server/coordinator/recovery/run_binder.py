@@ -7,9 +7,11 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from queryable_state.internal.v1.checkpoint_pb2 import Timeline
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
+from queryable_state.server.checkpoint.timelines import timeline_of
 from queryable_state.server.coordinator.model.commits import Commit
 from queryable_state.server.coordinator.recovery.root_loader import RootLoader
 from queryable_state.server.coordinator.roots.job_roots import JobRoot
@@ -80,13 +82,15 @@ class RunBinder:
         """Whether a run of a query with this configuration keeps its state in a root."""
         return bool(_root_uri(self._configs.find(config_id), info))
 
-    def run(self, query_id: bytes, run_id: bytes) -> tuple[int, JobStorage]:
-        """The epoch of a bound run, and how its job keeps state."""
+    def run(self, query_id: bytes, run_id: bytes) -> tuple[int, JobStorage, Timeline]:
+        """The epoch of a bound run, how its job keeps state, and the timeline of its batches."""
         epoch, config = self._epochs.find(query_id, run_id), self._roots.config(query_id)
         if epoch is None or config is None:
             raise SupersededError(f"a newer run of query {query_id.hex()} has taken over")
         root = self._roots.of(query_id)
-        return epoch, config.storage("") if root is None else root.job_storage()
+        if root is None:
+            return epoch, config.storage(""), timeline_of(query_id, Timeline())
+        return epoch, root.job_storage(), root.timeline
 
     def bind(
         self,

@@ -7,19 +7,22 @@ from bisect import bisect_right, insort
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
+from queryable_state.server.checkpoint.timelines import timeline_of
 from queryable_state.server.coordinator.roots.stored_states import StoredStates, stored_uids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from queryable_state.internal.v1.checkpoint_pb2 import (
         CheckpointMetadata,
         JobStorage,
         Manifest,
+        Timeline,
     )
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
     from queryable_state.server.checkpoint.state_root import StateRoot
     from queryable_state.server.coordinator.model.job_config import JobConfig
+    from queryable_state.v1.registration_pb2 import StateRegistration
 
 
 class JobRoot:
@@ -102,6 +105,16 @@ class JobRoot:
     def first_batch(self) -> int:
         """The first batch the root has changelogs of."""
         return self.registrations.first_batch
+
+    @property
+    def states(self) -> Mapping[int, StateRegistration]:
+        """The states of `registrations`, by the ids in the root's files."""
+        return {state.state_id: state for state in self.registrations.states}
+
+    @property
+    def timeline(self) -> Timeline:
+        """The timeline of the job's batches."""
+        return timeline_of(self.query_id, self.registrations.timeline)
 
     @property
     def complete_since(self) -> int:

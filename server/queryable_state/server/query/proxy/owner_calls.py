@@ -185,6 +185,7 @@ def _scan_request(
         last_key_group=query.last_key_group,
         placement_version=query.placement_version,
         at_version=query.at_version,
+        timeline=query.timeline,
         runs=[query_pb2.KeyGroupRun(first=run.first, last=run.last) for run in query.only],
         page_timeout_ms=query.page_timeout_ms,
     )

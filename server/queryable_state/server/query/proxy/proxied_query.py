@@ -134,6 +134,7 @@ class ProxiedQuery:
             allow_incomplete=whole.allow_incomplete,
             min_version=whole.min_version,
             max_staleness_ms=whole.max_staleness_ms,
+            timeline=whole.timeline,
             elements=whole.elements,
             explain=whole.explain,
             partitions=whole.partitions,

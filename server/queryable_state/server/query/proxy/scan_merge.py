@@ -196,7 +196,8 @@ class MergedScan:
             raise self._refusal
         self._refusal = refusal
         overloaded = self._yielded and refusal.reason == Reason.OVERLOADED
-        restarts = gone and self._query.at_version is None
+        # Before a version is pinned, none can be compacted: the requested one was taken back.
+        restarts = gone and self._version is not None and self._query.at_version is None
         if not (restarts or overloaded or OWNERS.retries(refusal)):
             raise refusal
         failed = self._turns[0].part

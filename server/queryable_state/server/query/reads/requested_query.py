@@ -46,6 +46,7 @@ def query_of(
         allow_incomplete=request.allow_incomplete,
         min_version=request.min_version,
         max_staleness_ms=request.max_staleness_ms,
+        timeline=request.timeline,
         elements=elements,
     )
     if isinstance(request, query_pb2.GetKvStateRequest):

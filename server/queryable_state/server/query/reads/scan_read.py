@@ -104,6 +104,7 @@ class ScanRead:
             min_version=request.min_version,
             max_staleness_ms=request.max_staleness_ms,
             at_version=request.at_version if request.HasField("at_version") else None,
+            timeline=request.timeline,
             limit=request.limit,
             keys_only=request.keys_only,
             placement_version=request.placement_version,

@@ -98,6 +98,7 @@ def _query_at(query: query_pb2.Query, positions: Sequence[int], version: int) ->
     # The first read has satisfied both; by now the batch may be older than they allow.
     part.ClearField("min_version")
     part.ClearField("max_staleness_ms")
+    part.ClearField("timeline")
     part.at_version = version
     return part
 

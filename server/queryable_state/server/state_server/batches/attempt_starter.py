@@ -101,7 +101,14 @@ class AttemptStarter:
         subtask = self._table.writable(subtask_id)
         if subtask is None:
             subtask = await self._opener.opened(
-                subtask_id, Opening(request.batch_id, clocks.committed, clocks.storage, batch.files)
+                subtask_id,
+                Opening(
+                    request.batch_id,
+                    clocks.committed,
+                    clocks.storage,
+                    batch.files,
+                    clocks.timeline,
+                ),
             )
         states = await self._registered(subtask, request)
         # No await below, so the checks still hold when the attempt is begun.
@@ -158,7 +165,7 @@ class AttemptStarter:
             commit_time_ms=request.commit_time_ms,
             watermark_ms=request.watermark_ms,
         )
-        opening = Opening(batch_id, committed, request.storage, files)
+        opening = Opening(batch_id, committed, request.storage, files, request.timeline)
         outcomes = await asyncio.gather(
             *(
                 self._opener.opened(subtask, opening)
@@ -187,6 +194,7 @@ class AttemptStarter:
                 batch_id=job.committed_version + 1,
                 subtasks=[subtask.id.to_proto() for subtask in failed],
                 storage=job.settings,
+                timeline=job.timeline,
                 commit_time_ms=job.info.commit_time_ms,
                 watermark_ms=job.info.watermark_ms,
             )

@@ -14,7 +14,7 @@ from queryable_state.wire.errors import PlacementError, SupersededError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
+    from queryable_state.internal.v1.checkpoint_pb2 import JobStorage, Timeline
     from queryable_state.server.coordinator_client import CoordinatorClient
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.job_files import JobFiles
@@ -37,6 +37,8 @@ class Opening(NamedTuple):
     storage: JobStorage
     files: JobFiles | None
     """The job's durable copy; None: it has none."""
+    timeline: Timeline
+    """Of the job's batches."""
 
 
 class StoreOpener:
@@ -143,6 +145,7 @@ class StoreOpener:
                 subtask_id, restored.store, opened.placement_version, opened.complete_since_batch
             )
             job = self._table.job_or_new(subtask_id.query_id)
+            job.use(opening.timeline)
             retired = job.superseded_by(subtask)
         except BaseException:
             self._background.run(restored.store.destroy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from queryable_state.v1 import query_pb2
@@ -11,11 +12,13 @@ from queryable_state.wire.errors import (
     PlacementError,
     Reason,
     RetryLaterError,
+    VersionGoneError,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from queryable_state.internal.v1.checkpoint_pb2 import EndedTimeline
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.stores.store_table import StateRoute, StoreTable
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 _BEHIND_RETRY_MS = 50
 # The part of a query's deadline spent waiting, so that the client receives the reason in time.
 _PARKED_PART = 0.9
+_ADVICE = "Read without at_least, and pass the info of that answer to later reads"
 # Wakes up just after the lease has ended, not just before.
 _AFTER_S = 0.001
 
@@ -36,6 +40,13 @@ class RequestedVersion(NamedTuple):
     max_staleness_ms: int
     at_version: int | None
     """Exactly this version; None: any that fits the other options."""
+    timeline: int
+    """Timeline of the version that the query names; 0: not known."""
+
+    @property
+    def wanted(self) -> int:
+        """The version that the query names; 0: none, unless it is `at_version`."""
+        return self.min_version if self.at_version is None else self.at_version
 
     @classmethod
     def of(cls, query: query_pb2.Query) -> Self:
@@ -47,6 +58,7 @@ class RequestedVersion(NamedTuple):
             query.min_version,
             query.max_staleness_ms,
             at_version,
+            query.timeline,
         )._checked()
 
     @classmethod
@@ -58,6 +70,7 @@ class RequestedVersion(NamedTuple):
             query.min_version,
             query.max_staleness_ms,
             query.at_version,
+            query.timeline,
         )._checked()
 
     def _checked(self) -> Self:
@@ -123,9 +136,14 @@ class RequestedVersions:
         return info
 
     def behind(self, route: StateRoute, asked: RequestedVersion) -> RetryLaterError | None:
-        """Returns why the version is not available yet; None if it is, or is already gone."""
-        server_id = self._server_id
-        wanted = asked.min_version if asked.at_version is None else asked.at_version
+        """Returns why the version is not available yet; None if it is, or is already gone.
+
+        Raises `VersionGoneError` if the version was taken back.
+        """
+        server_id, wanted = self._server_id, asked.wanted
+        gone = _taken_back(route, asked, lambda: self.info(route, query_pb2.UNCOMMITTED).version)
+        if gone is not None:
+            raise gone
         version = route.job.committed_version
         if asked.at_version is None:
             version = self.info(route, asked.consistency).version
@@ -159,9 +177,8 @@ class RequestedVersions:
         left_s = deadline_s - asyncio.get_running_loop().time()
         if left_s <= 0:
             raise behind
-        wanted = asked.min_version if asked.at_version is None else asked.at_version
         await route.job.waiting.park(
-            max(wanted, route.job.committed_version + 1),
+            max(asked.wanted, route.job.committed_version + 1),
             min(left_s, self._lease.remaining_s + _AFTER_S),
         )
 
@@ -186,3 +203,64 @@ def with_ttl(info: query_pb2.ReadInfo, route: StateRoute, now_ms: int) -> query_
 
 def _behind(message: str) -> RetryLaterError:
     return RetryLaterError(message, reason=Reason.BEHIND, retry_after_ms=_BEHIND_RETRY_MS)
+
+
+def _taken_back(
+    route: StateRoute, asked: RequestedVersion, sealed: Callable[[], int]
+) -> VersionGoneError | None:
+    """Returns why the requested version never comes; None if it is there, or may come.
+
+    `sealed` returns the newest sealed version. A query that does not tell the timeline of its
+    version may mean the new batch of a number that was taken back: it waits once that is sealed.
+    """
+    timeline, wanted, seen = route.job.timeline, asked.wanted, asked.timeline
+    if seen == timeline.id or not (asked.min_version or asked.at_version is not None or seen):
+        return None
+    if not seen:
+        lost = [each for each in timeline.ended if each.first_batch <= wanted <= each.last_batch]
+        return _gone(route, asked, lost[-1]) if lost and wanted > sealed() else None
+    ids = [each.id for each in timeline.ended]
+    if seen not in ids:
+        # A checkpoint does not know the timelines that began after it; Spark's state has none.
+        if not timeline.id or route.job.info.role == query_pb2.CHECKPOINT:
+            return None
+        return _of_another_job(route, asked)
+    left = _left_at(timeline.ended[ids.index(seen) :])
+    return _gone(route, asked, left) if wanted >= left.first_batch else None
+
+
+def _left_at(ended: Sequence[EndedTimeline]) -> EndedTimeline:
+    """The end at which the job left the first of these timelines for the most of its batches."""
+    return min(ended, key=lambda each: each.first_batch)
+
+
+def _gone(route: StateRoute, asked: RequestedVersion, ended: EndedTimeline) -> VersionGoneError:
+    if ended.savepoint:
+        how = f"began from {ended.savepoint}, which is as of batch {ended.first_batch - 1}"
+    else:
+        how = f"was set back from batch {ended.last_batch}, and began again at {ended.first_batch}"
+    return VersionGoneError(
+        f"{_wanted(asked)} of state {route.name!r} was taken back: at {_time(ended.ended_at_ms)} "
+        f"job {_job(route)} {how}. It is at batch {route.job.committed_version} now, in which what "
+        f"you have seen may be missing. {_ADVICE}"
+    )
+
+
+def _of_another_job(route: StateRoute, asked: RequestedVersion) -> VersionGoneError:
+    return VersionGoneError(
+        f"{_wanted(asked)} of state {route.name!r} was read from another job, or from an earlier "
+        f"start of it, than job {_job(route)}, which has the state now and is at batch "
+        f"{route.job.committed_version}: their batches are not comparable. {_ADVICE}"
+    )
+
+
+def _wanted(asked: RequestedVersion) -> str:
+    return f"batch {asked.wanted}" + ("" if asked.at_version is not None else " or later")
+
+
+def _job(route: StateRoute) -> str:
+    return route.job.query_id.hex()
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

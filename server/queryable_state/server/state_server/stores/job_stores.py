@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
+from queryable_state.internal.v1.checkpoint_pb2 import JobStorage, Timeline
 from queryable_state.server.state_server.stores.waiting_queries import WaitingQueries
 from queryable_state.server.state_server.watches.change_history import DEFAULT_BYTES
 from queryable_state.server.state_server.watches.job_watches import JobWatches
@@ -56,6 +56,8 @@ class JobStores:
         """Committed versions that snapshots hold: nothing above them is compacted."""
         self.settings = JobStorage()
         """Settings of the job's state."""
+        self.timeline = Timeline()
+        """Timeline of the versions; the id 0: not known."""
         self.files: JobFiles | None = None
         """Access to the job's durable copy; None: it keeps none."""
         self.registrations: dict[str, OperatorStates] = {}
@@ -105,6 +107,11 @@ class JobStores:
                 placement_version=newest.placement_version,
             )
         return others
+
+    def use(self, timeline: Timeline) -> None:
+        """Sets the timeline of the versions, which is the same for all stores of the job."""
+        self.timeline = timeline
+        self.info.timeline = timeline.id
 
     def commit(self, version: int, commit_time_ms: int, watermark_ms: int) -> bool:
         """Commits every batch up to `version`; returns False if they were committed already."""
