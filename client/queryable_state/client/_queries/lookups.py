@@ -260,7 +260,7 @@ class KeyBatcher:
             except QueryableStateError as error:
                 future.set_exception(self.key_error(error))
                 return future
-            if self.is_alone and not self.scheduled and self._send_alone(self, key, future):
+            if self.is_alone and not self.keys and self._send_alone(self, key, future):
                 return future
         self.keys.append(key)
         self.futures.append(future)
