@@ -107,6 +107,7 @@ class Dispatcher:
 
         `deadline` is on the loop's clock; None: now plus the batcher's timeout.
         """
+        batcher.is_alone = len(keys) == 1 and not self._batches and batcher.is_plain
         if deadline is None:
             deadline = self._loop.time() + batcher.options.timeout_s
         elif self._closed:
@@ -223,6 +224,8 @@ class Dispatcher:
     def _end(self, batch: Batch) -> None:
         batch.done = True
         self._batches.pop(batch, None)
+        if batch.batcher.is_held:
+            batch.batcher.flush_soon()
         if batch.timer is not None:
             batch.timer.cancel()
 

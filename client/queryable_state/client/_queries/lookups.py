@@ -93,8 +93,10 @@ SendAlone = Callable[["KeyBatcher", bytes, "asyncio.Future[Any]"], bool]
 class KeyBatcher:
     """Collects the keys of one turn of the event loop and submits them at its end.
 
-    The key of a caller that asks for one key after the other is sent within its call instead:
-    `is_alone` is False from a turn with several keys to the next turn with one.
+    The key of a caller that asks for one key after the other is sent within its call instead: if
+    the last submitted key was the only one and nothing else was in flight. Once a second caller
+    asks meanwhile, the first one's next key is held until the second one's answer, so that their
+    keys are in one batch from then on.
 
     `encode` returns the wire key of a key, `encode_all` those of many. Both are None until the
     state is located; keys are then collected as the caller gave them. `refusal` is the error of
@@ -116,6 +118,7 @@ class KeyBatcher:
         "groups",
         "handle",
         "is_alone",
+        "is_held",
         "is_plain",
         "keys",
         "may_wait",
@@ -154,7 +157,10 @@ class KeyBatcher:
         self.read_kind: query_pb2.ReadKind.ValueType = query_pb2.POINT
         self.refusal: QueryableStateError | None = None
         self._answer_codecs: tuple[StateCodecs, StateCodecs] | None = None
-        self.is_alone = self.is_plain
+        self.is_alone = False
+        """True while one caller asks for one key after the other."""
+        self.is_held = False
+        """True if collected keys are submitted once a batch in flight has ended."""
         # What is the same in the queries of single keys is set once a placement.
         self.alone_frame = query_pb2.ClientFrame()
         self.alone_query = self.alone_frame.query
@@ -213,6 +219,7 @@ class KeyBatcher:
         Also called after answers were delivered: callers that continue with another lookup run
         first, and their keys are sent before the loop reads more input.
         """
+        self.is_held = False
         if not self.scheduled:
             self.scheduled = True
             self._loop.call_soon(self.flush)
@@ -222,10 +229,8 @@ class KeyBatcher:
         self.scheduled = False
         keys = self.keys
         if self.groups:
-            self.is_alone = False
             self._flush_groups()
         elif keys:
-            self.is_alone = len(keys) == 1 and self.is_plain
             results = self.options.operation.results(self.futures)
             self.keys = []
             self.futures = []
@@ -260,11 +265,13 @@ class KeyBatcher:
             except QueryableStateError as error:
                 future.set_exception(self.key_error(error))
                 return future
-            if self.is_alone and not self.keys and self._send_alone(self, key, future):
-                return future
+            if self.is_alone:
+                if not self.keys and self._send_alone(self, key, future):
+                    return future
+                self.is_alone = False
         self.keys.append(key)
         self.futures.append(future)
-        if not self.scheduled:
+        if not self.scheduled and not self.is_held:
             self.scheduled = True
             self._loop.call_soon(self.flush)
         return future
