@@ -13,7 +13,6 @@ from queryable_state.server.coordinator.batch_coordinator import BatchCoordinato
 from queryable_state.server.coordinator.batches.batches import Batches
 from queryable_state.server.coordinator.batches.catalog import Catalog
 from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
-from queryable_state.server.coordinator.batches.completeness import Completeness
 from queryable_state.server.coordinator.batches.manifests import Manifests
 from queryable_state.server.coordinator.batches.pending_timers import PendingTimers
 from queryable_state.server.coordinator.batches.run_operators import RunOperators
@@ -71,11 +70,12 @@ class Driver:
         fencing = Fencing(engine, self.state, self.roots, clients, look_s=LEASE_MS / 1000)
         self.publisher = CommitPublisher(
             batches,
+            operators,
             PendingTimers(self.state),
-            Manifests(engine, batches, operators, self.roots, fencing),
+            Manifests(engine, self.state, operators, self.roots, fencing),
             clients,
             engine,
-            Completeness(engine, operators, self.roots),
+            self.roots,
             fencing,
             settled,
             facts,
@@ -95,6 +95,7 @@ class Driver:
             RestorePlans(engine, self.state, self.roots),
             Subtasks(self.state),
             batches,
+            operators,
             self.commits,
             Catalog(self.state),
             self.publisher,

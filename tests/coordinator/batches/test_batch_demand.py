@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queryable_state.server.coordinator.batches.batch_demand import Demand, LastBatch
+from queryable_state.server.coordinator.batches.marker_batches import Demand, LastBatch
 from queryable_state.wire.event_time import END_OF_TIME
 
 if TYPE_CHECKING:

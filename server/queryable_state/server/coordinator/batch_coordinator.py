@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
 from queryable_state.server.coordinator.model.jobs import check_id
 from queryable_state.server.coordinator.roots.registrations import check_states
+from queryable_state.wire.calls.retrying import RetryPolicy, retrying_blocking
 from queryable_state.wire.errors import (
     InvalidRequestError,
     JobError,
@@ -18,12 +20,16 @@ from queryable_state.wire.errors import (
     UnknownJobError,
 )
 from queryable_state.wire.keys.key_groups import key_group_range
+from queryable_state.wire.next_step import NextStep
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from queryable_state.internal.v1 import checkpoint_pb2
     from queryable_state.server.coordinator.batches.batches import Batches
     from queryable_state.server.coordinator.batches.catalog import Catalog
     from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
+    from queryable_state.server.coordinator.batches.run_operators import RunOperators
     from queryable_state.server.coordinator.model.engine import BatchClocks, Engine, QueryInfo
     from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
     from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
@@ -38,6 +44,11 @@ _log = logging.getLogger(__name__)
 # Longest wait of a begin; a server gives up after 5 s, and begins again.
 _MANIFEST_S = 3.0
 _RETRY_MS = 100
+_CONTINUED_RETRIES = RetryPolicy(
+    steps=frozenset({NextStep.RETRY_SAME, NextStep.LOCATE_AGAIN, NextStep.WAIT}),
+    first_delay_s=0.05,
+    longest_delay_s=1.0,
+)
 
 
 class BatchCoordinator:
@@ -52,6 +63,7 @@ class BatchCoordinator:
         plans: RestorePlans,
         subtasks: Subtasks,
         batches: Batches,
+        operators: RunOperators,
         commits: BatchCommits,
         catalog: Catalog,
         publisher: CommitPublisher,
@@ -66,6 +78,7 @@ class BatchCoordinator:
         self._plans = plans
         self._subtasks = subtasks
         self._batches = batches
+        self._operators = operators
         self._commits = commits
         self._catalog = catalog
         self._publisher = publisher
@@ -149,6 +162,40 @@ class BatchCoordinator:
             self._batches.wait_published(query_id, batch_id - 1, self._settle_timeout_s)
         self._batches.check_not_refused(query_id)
         return self._batches.begun(request, epoch, storage, timeline)
+
+    def continued(
+        self, query_id: bytes, batch_id: int, config_id: str, timeout_s: float
+    ) -> AbstractSet[str]:
+        """The uids of the operators with state from before a batch of the newest run.
+
+        With durable state these are the operators that a restore would read; without it those that
+        servers have opened for an earlier batch. The answer depends only on the batches before, so
+        it is the same in each run of the batch, also after a crash: what an uncommitted run of the
+        batch has sealed does not count. Begins the batch, as its first task does: then the run is
+        bound to its root, and the batch before is written down as committed. Blocking; raises the
+        refusal of the run if it cannot continue from its root.
+        """
+
+        def attempt() -> AbstractSet[str]:
+            info = self._engine.query(query_id)
+            if info is None:
+                raise UnknownJobError(f"no streaming query {query_id.hex()} runs in this driver")
+            self.begin_batch(
+                coordinator_pb2.BeginBatchRequest(
+                    query_id=query_id,
+                    run_id=info.run_id,
+                    batch_id=batch_id,
+                    config_id=config_id,
+                )
+            )
+            root = self._roots.of(query_id)
+            if root is not None:
+                return root.stored_uids(batch_id - 1)
+            return self._operators.opened_before(query_id, batch_id)
+
+        return retrying_blocking(
+            attempt, _CONTINUED_RETRIES, deadline_s=time.monotonic() + timeout_s
+        )
 
     def register_states(
         self, request: coordinator_pb2.RegisterStatesRequest

@@ -157,8 +157,8 @@ class Coordinator:
     def continued(
         self, query_id: bytes, batch_id: int, config_id: str, timeout_s: float
     ) -> AbstractSet[str]:
-        """Same contract as `ContinuedOperators.of`."""
-        return self._parts.continued.of(query_id, batch_id, config_id, timeout_s)
+        """Same contract as `BatchCoordinator.continued`."""
+        return self._parts.batch_coordinator.continued(query_id, batch_id, config_id, timeout_s)
 
     def is_sealed(
         self, query_id: bytes, batch_id: int, operators: Iterable[OperatorLayout]

@@ -10,8 +10,6 @@ from queryable_state.server.coordinator.batch_coordinator import BatchCoordinato
 from queryable_state.server.coordinator.batches.batches import Batches
 from queryable_state.server.coordinator.batches.catalog import Catalog
 from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
-from queryable_state.server.coordinator.batches.completeness import Completeness
-from queryable_state.server.coordinator.batches.continued_operators import ContinuedOperators
 from queryable_state.server.coordinator.batches.manifests import Manifests
 from queryable_state.server.coordinator.batches.marker_batches import MarkerBatches
 from queryable_state.server.coordinator.batches.pending_timers import PendingTimers
@@ -99,11 +97,12 @@ class CoordinatorParts:
         published = threading.Event()
         self._publisher = CommitPublisher(
             batches,
+            self.operators,
             self.timers,
-            Manifests(engine, batches, self.operators, roots, self._fencing),
+            Manifests(engine, state, self.operators, roots, self._fencing),
             self.clients,
             engine,
-            Completeness(engine, self.operators, roots),
+            roots,
             self._fencing,
             published,
             self.facts,
@@ -117,7 +116,7 @@ class CoordinatorParts:
         self.marker_batches = MarkerBatches(
             engine, state, batches, self._publisher, next_timers=self.timers.next
         )
-        self._batch_coordinator = BatchCoordinator(
+        self.batch_coordinator = BatchCoordinator(
             engine,
             self._run_binder,
             self._fencing,
@@ -125,14 +124,12 @@ class CoordinatorParts:
             self._plans,
             Subtasks(state),
             batches,
+            self.operators,
             self.commits,
             self.catalog,
             self._publisher,
             self.facts,
             settle_timeout_s=settings.push_timeout_ms / 1000,
-        )
-        self.continued = ContinuedOperators(
-            engine, self._batch_coordinator.begin_batch, roots, self.operators
         )
         self.idle_restorer = IdleRestorer(
             engine,
@@ -177,7 +174,7 @@ class CoordinatorParts:
         port = CoordinatorPort(
             CoordinatorService(
                 self.leases,
-                self._batch_coordinator,
+                self.batch_coordinator,
                 self.catalog,
                 self.watcher,
                 self.objects,

@@ -6,28 +6,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.coordinator.batches.checks import check_broadcast, check_determinism
-from queryable_state.server.coordinator.batches.facts import BatchFacts
-from queryable_state.server.coordinator.batches.losses import (
-    behind,
-    close_lost,
-    lost_finding,
-)
 from queryable_state.server.coordinator.model.jobs import RUNNING
 from queryable_state.server.coordinator.model.lifecycles import RunPhase
-from queryable_state.wire.errors import SupersededError, UnknownJobError
+from queryable_state.wire.errors import (
+    JobError,
+    QueryableStateError,
+    Reason,
+    StateLostError,
+    SupersededError,
+    UnknownJobError,
+)
+from queryable_state.wire.keys.key_groups import key_group_range
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from queryable_state.internal.v1 import backend_pb2
     from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile, JobStorage, Timeline
-    from queryable_state.server.coordinator.batches.checks import BatchAnomaly
     from queryable_state.server.coordinator.model.commits import CommitRound
     from queryable_state.server.coordinator.model.engine import BatchClocks, QueryInfo
     from queryable_state.server.coordinator.model.jobs import Job
+    from queryable_state.server.coordinator.model.operators import Operator
+    from queryable_state.server.coordinator.model.placement import Placement
     from queryable_state.server.coordinator.model.state import CoordinatorState
-    from queryable_state.wire.errors import QueryableStateError
 
 # Minimum number of watermarks in the answer to a begin: servers begin before every operator has
 # registered its depth. Each of the first ones costs one file read, once per run.
@@ -40,6 +41,14 @@ class InFlight:
 
     query_id: bytes
     batch_id: int
+
+
+@dataclass(frozen=True)
+class BatchAnomaly:
+    """Something a committed batch shows to be wrong with its job."""
+
+    batch_id: int
+    error: QueryableStateError
 
 
 class Batches:
@@ -150,26 +159,6 @@ class Batches:
         with self._state.transaction():
             return self._state.holders(query_id)
 
-    def facts(self, query_id: bytes, batch_id: int) -> BatchFacts | None:
-        """The facts of a batch for its manifest; None if the job was dropped."""
-        state = self._state
-        with state.transaction():
-            job = state.jobs.find(query_id)
-            if job is None:
-                return None
-            clocks = job.run.clocks.get(batch_id)
-            first = job.run.first_batch
-            return BatchFacts(
-                batch_id=batch_id,
-                offsets_digest=clocks.offsets_digest if clocks else b"",
-                watermark_ms=clocks.watermark_ms if clocks else 0,
-                first_of_run=first is None or batch_id <= first,
-                parallelisms={
-                    operator.uid: (operator.parallelism, operator.max_parallelism)
-                    for operator in state.placement.operators(query_id)
-                },
-            )
-
     def behind(
         self, query_id: bytes, answered: Container[str], unreported: Sequence[ChangelogFile]
     ) -> dict[str, str]:
@@ -179,7 +168,7 @@ class Batches:
             holders = state.holders(query_id)
             return {
                 server_id: holders[server_id]
-                for server_id in behind(state.placement, query_id, answered, unreported)
+                for server_id in _behind(state.placement, query_id, answered, unreported)
                 if server_id in holders
             }
 
@@ -234,7 +223,7 @@ class Batches:
         with state.transaction():
             job = state.jobs.find(query_id)
             # Before the next batch may begin.
-            lost = close_lost(state.placement, commit_round, seals)
+            lost = _close_lost(state.placement, commit_round, seals)
             state.commits.end_round(commit_round)
             state.notify_waiters()
             if job is None:
@@ -248,12 +237,12 @@ class Batches:
                 lambda uid: state.states.operator_name(query_id, uid),
                 job.label,
             )
-            anomalies = [*check_determinism(*reports), *check_broadcast(*reports)]
+            anomalies = [*_check_determinism(*reports), *_check_broadcast(*reports)]
             job.non_deterministic_batches += len(anomalies)
             return [
                 *anomalies,
                 *(
-                    lost_finding(job.label, state.states.operator_name(query_id, op.uid), op, index)
+                    _loss(job.label, state.states.operator_name(query_id, op.uid), op, index)
                     for op, index in lost
                 ),
             ]
@@ -289,3 +278,142 @@ class Batches:
                 f"job {job.label}: batch {request.batch_id} is of run {request.run_id.hex()}, and "
                 f"run {job.run.run_id.hex()} has taken over"
             )
+
+
+def _close_lost(
+    placement: Placement,
+    commit_round: CommitRound,
+    seals: Mapping[str, Sequence[backend_pb2.SealedSubtask]],
+) -> list[tuple[Operator, int]]:
+    """Closes stores that were created empty for a batch and have not sealed it.
+
+    A lost store may have sealed the batch, which is committed without those records. The next
+    opening reports the state before it as lost. Skips servers that have not answered. Returns the
+    closed subtasks.
+    """
+    sealed = {
+        (report.operator_uid, report.subtask, report.batch_id)
+        for reports in seals.values()
+        for report in reports
+    }
+    lost = []
+    for operator in placement.operators(commit_round.query_id):
+        for index, ownership in operator.subtasks.items():
+            batch = ownership.unsealed_batch
+            known = ownership.server_id in seals
+            if not (0 <= batch <= commit_round.commit.version and ownership.opened and known):
+                continue
+            ownership.unsealed_batch = -1
+            if (operator.uid, index, batch) not in sealed:
+                placement.close(operator, index)
+                lost.append((operator, index))
+    return lost
+
+
+def _behind(
+    placement: Placement,
+    query_id: bytes,
+    answered: Container[str],
+    unreported: Sequence[ChangelogFile],
+) -> set[str]:
+    """The servers whose stores lack changelogs of a committed batch.
+
+    Such files are of attempts on a server that lost its key groups, if no other attempt followed.
+    """
+    servers = set()
+    for file in unreported:
+        operator = placement.operator(query_id, file.operator_uid)
+        if operator is None:
+            continue
+        for index, ownership in operator.subtasks.items():
+            first, last = key_group_range(index, operator.parallelism, operator.max_parallelism)
+            overlaps = file.first_key_group <= last and file.last_key_group >= first
+            if not (overlaps and ownership.opened and ownership.server_id in answered):
+                continue
+            loaded = ownership.opened_batch > file.batch_id or file.path in ownership.staged_files
+            if not loaded:
+                servers.add(ownership.server_id)
+    return servers
+
+
+def _loss(job: str, label: str, operator: Operator, index: int) -> BatchAnomaly:
+    """The anomaly of a subtask that `_close_lost` closed."""
+    batch_id = operator.subtasks[index].opened_batch
+    first, last = key_group_range(index, operator.parallelism, operator.max_parallelism)
+    return BatchAnomaly(
+        batch_id,
+        StateLostError(
+            f"job {job}, operator {label}, subtask {index} (key groups {first} to {last}): batch "
+            f"{batch_id} was sealed by a server that is gone, and committed without running "
+            "again; there is no durable copy, so its records are lost; the query goes on, and "
+            "lookups in this range fail unless they allow incomplete answers"
+        ),
+    )
+
+
+def _check_determinism(
+    seals: Iterable[Sequence[backend_pb2.SealedSubtask]],
+    version: int,
+    label: Callable[[str], str],
+    job: str,
+) -> list[BatchAnomaly]:
+    """The subtasks that ran several times on different input, in batches up to a version.
+
+    `seals` are the reports of each server; `label` names an operator for people.
+    """
+    reports = [report for reported in seals for report in reported if report.batch_id <= version]
+    reports.sort(key=lambda report: (report.operator_uid, report.batch_id, report.subtask))
+    return [
+        BatchAnomaly(
+            report.batch_id,
+            _non_deterministic(
+                f"job {job}, operator {label(report.operator_uid)}, batch {report.batch_id}", report
+            ),
+        )
+        for report in reports
+        if len(set(report.fingerprints)) > 1
+    ]
+
+
+def _check_broadcast(
+    seals: Iterable[Sequence[backend_pb2.SealedSubtask]],
+    version: int,
+    label: Callable[[str], str],
+    job: str,
+) -> list[BatchAnomaly]:
+    """The operators whose subtasks changed broadcast state differently, by the same reports."""
+    digests: dict[tuple[str, int], dict[int, list[int]]] = {}
+    for reported in seals:
+        for report in reported:
+            if report.batch_id <= version:
+                by_digest = digests.setdefault((report.operator_uid, report.batch_id), {})
+                by_digest.setdefault(report.broadcast_digest, []).append(report.subtask)
+    return [
+        BatchAnomaly(
+            batch_id, _diverged(f"job {job}, operator {label(uid)}, batch {batch_id}", by_digest)
+        )
+        for (uid, batch_id), by_digest in sorted(digests.items(), key=lambda found: found[0])
+        if len(by_digest) > 1
+    ]
+
+
+def _non_deterministic(where: str, report: backend_pb2.SealedSubtask) -> JobError:
+    return JobError(
+        f"{where}, subtask {report.subtask}: it ran {len(report.fingerprints)} times, and not on "
+        f"the same input; the state holds the last run ({report.row_count} rows), what was emitted "
+        "may be of another: make what stands before the operator deterministic (no rand, no "
+        "current_timestamp, no source that changes), or persist it in foreachBatch",
+        reason=Reason.NON_DETERMINISTIC_INPUT,
+    )
+
+
+def _diverged(where: str, by_digest: Mapping[int, Sequence[int]]) -> JobError:
+    groups = sorted(sorted(subtasks) for subtasks in by_digest.values())
+    shown = " and ".join(", ".join(map(str, subtasks)) for subtasks in groups)
+    return JobError(
+        f"{where}: broadcast state was changed differently by the subtasks {shown}: queries and a "
+        "start at another parallelism read the state of one of them. Write broadcast state only in "
+        "process_broadcast_element, from the broadcast elements alone: not from keyed state, time, "
+        "random numbers or the subtask's index",
+        reason=Reason.NON_DETERMINISTIC_INPUT,
+    )

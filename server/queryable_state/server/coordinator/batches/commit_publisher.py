@@ -1,4 +1,9 @@
-"""Publication of commits: checks each committed batch and publishes it to the state servers."""
+"""Publication of commits: checks each committed batch and publishes it to the state servers.
+
+Spark can commit a batch that an operator missed: a `foreachBatch` function ran no action, or
+the optimizer removed the operator from the plan. No state then has the records of the batch, so
+the batch is refused: the query is stopped, and the engine's commit is withdrawn.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.batches.refusals import Refusals
+from queryable_state.server.coordinator.batches.manifests import (
+    list_committed,
+    uncovered_key_groups,
+)
 from queryable_state.wire.calls.retrying import RetryPolicy, retrying_blocking
 from queryable_state.wire.errors import (
     CheckpointError,
@@ -19,31 +27,36 @@ from queryable_state.wire.errors import (
     RetryLaterError,
     SupersededError,
 )
+from queryable_state.wire.keys.key_groups import subtask_of
 from queryable_state.wire.next_step import NextStep
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from queryable_state.internal.v1 import backend_pb2
     from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile
-    from queryable_state.server.coordinator.batches.batches import Batches
-    from queryable_state.server.coordinator.batches.checks import BatchAnomaly
-    from queryable_state.server.coordinator.batches.completeness import Completeness
+    from queryable_state.server.coordinator.batches.batches import BatchAnomaly, Batches
     from queryable_state.server.coordinator.batches.manifests import Manifests
-    from queryable_state.server.coordinator.batches.missed import (
+    from queryable_state.server.coordinator.batches.pending_timers import PendingTimers
+    from queryable_state.server.coordinator.batches.run_operators import (
         IncompleteBatchError,
         LostBatchError,
+        MissedOperator,
+        RunOperators,
     )
-    from queryable_state.server.coordinator.batches.pending_timers import PendingTimers
     from queryable_state.server.coordinator.model.commits import CommitRound
     from queryable_state.server.coordinator.model.engine import Engine
+    from queryable_state.server.coordinator.model.operators import OperatorLayout
     from queryable_state.server.coordinator.roots.fencing import Fencing
+    from queryable_state.server.coordinator.roots.job_roots import JobRoots
     from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
     from queryable_state.server.coordinator.status.job_facts import FactTable
 
 _log = logging.getLogger(__name__)
 
 _THREADS = 8
+_POLL_S = 0.05
+_END_S = 120.0
 _ROOT_RETRIES = RetryPolicy(
     # Any problem of the root may be repaired; only a newer run ends this one.
     steps=frozenset(NextStep) - {NextStep.STOP},
@@ -58,11 +71,12 @@ class CommitPublisher:
     def __init__(
         self,
         batches: Batches,
+        operators: RunOperators,
         timers: PendingTimers,
         manifests: Manifests,
         clients: StateServerClients,
         engine: Engine,
-        completeness: Completeness,
+        roots: JobRoots,
         fencing: Fencing,
         published: threading.Event,
         facts: FactTable,
@@ -72,15 +86,15 @@ class CommitPublisher:
         manifest_timeout_s: float,
     ) -> None:
         self._batches = batches
+        self._operators = operators
         self._timers = timers
         self._manifests = manifests
         self._manifest_timeout_s = manifest_timeout_s
         self._stopping = threading.Event()
         self._clients = clients
         self._engine = engine
-        self._completeness = completeness
+        self._roots = roots
         self._fencing = fencing
-        self._refusals = Refusals(engine, batches, fencing, self._stopping)
         # Set after each round.
         self._published = published
         self._facts = facts
@@ -111,10 +125,14 @@ class CommitPublisher:
     def refuse(
         self, query_id: bytes, run_id: bytes, error: IncompleteBatchError | LostBatchError
     ) -> None:
-        """Refuses a run for an incomplete batch, and starts to withdraw the batch's commit."""
+        """Refuses a run for an incomplete batch, and starts to withdraw the batch's commit.
+
+        The error also goes to callers, who may refuse the run with it, too: whoever refuses a run
+        first is the one to withdraw the commit.
+        """
         with self._lock:
-            if not self._closed and self._refusals.mark(query_id, error):
-                self._threads.submit(self._withdraw, query_id, run_id, error)
+            if not self._closed and self._batches.refuse(query_id, error):
+                self._threads.submit(self._withdraw_alone, query_id, run_id, error)
 
     def close(self) -> None:
         """Waits for running publications; idempotent."""
@@ -179,11 +197,15 @@ class CommitPublisher:
         complete_to = error.batch_id - 1
         if complete_to > commit_round.after:
             return replace(commit_round, commit=replace(commit_round.commit, version=complete_to))
-        self._refusals.refuse(query_id, commit_round.run_id, error)
+        if self._batches.refuse(query_id, error):
+            self._withdraw(query_id, commit_round.run_id, error)
         return None
 
     def _first_error(self, commit_round: CommitRound) -> IncompleteBatchError | None:
-        """Same as `Completeness.first_error`; retries while root or offsets cannot be read."""
+        """The error of the first incomplete batch of a round; None if all are complete.
+
+        Retries while root or offsets cannot be read.
+        """
         query_id = commit_round.query_id
         version = commit_round.commit.version
         seals = self._clients.sealed(query_id, version, commit_round.addresses)
@@ -191,7 +213,12 @@ class CommitPublisher:
         def check() -> IncompleteBatchError | None:
             # Raises if another driver has taken over the job: its commit must not be refused.
             self._fencing.check_query(query_id)
-            return self._completeness.first_error(commit_round, seals)
+            for batch_id in range(commit_round.after + 1, version + 1):
+                for missed in self._operators.missed(query_id, batch_id, seals):
+                    error = self._incomplete(query_id, missed)
+                    if error is not None:
+                        return error
+            return None
 
         return retrying_blocking(
             check,
@@ -203,17 +230,86 @@ class CommitPublisher:
             ),
         )
 
-    def _withdraw(
+    def _incomplete(self, query_id: bytes, missed: MissedOperator) -> IncompleteBatchError | None:
+        """The error of an operator that missed a batch with input; None if it has sealed it.
+
+        With a durable root, the files of the batch decide about unreported subtasks; without one,
+        a subtask whose owner did not answer counts as sealed. Raises if the root or the offsets
+        cannot be read now.
+        """
+        root = self._roots.of(query_id)
+        missing: Sequence[int] = missed.unsealed
+        if root is not None:
+            if missed.batch_id < root.first_batch or root.manifest(missed.batch_id) is not None:
+                return None
+            digest = self._engine.clocks(query_id, missed.batch_id).offsets_digest
+            files = list_committed(root, missed.batch_id, digest)
+            missing = [i for i in _uncovered(files, missed.layout) if i in missed.missing]
+        sources = missed.layout.sources
+        if not missing or not self._engine.has_input(query_id, missed.batch_id, sources):
+            return None
+        return missed.error(missing)
+
+    def _withdraw_alone(
         self, query_id: bytes, run_id: bytes, error: IncompleteBatchError | LostBatchError
     ) -> None:
+        """Same as `_withdraw`, on a thread of its own."""
         try:
-            self._refusals.withdraw(query_id, run_id, error)
+            self._withdraw(query_id, run_id, error)
         except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
             _log.exception(
                 "the commit of batch %d of query %s is not withdrawn",
                 error.batch_id,
                 query_id.hex(),
             )
+
+    def _withdraw(
+        self, query_id: bytes, run_id: bytes, error: IncompleteBatchError | LostBatchError
+    ) -> None:
+        """Stops a query, and withdraws the engine's commit of an incomplete batch after its end.
+
+        The state stays as of the batch before, so that the next run of the query begins with the
+        batch again, of the same offsets. Blocking: it waits for the end of the query, because a
+        running one could commit the next batch meanwhile.
+        """
+        _log.error("%s: %s", error.reason_name, error)
+        try:
+            self._engine.stop_query(query_id, error)
+            if not self._await_end(query_id, run_id):
+                return
+            # What another driver has committed since is its own.
+            self._fencing.check_query(query_id)
+            hindrance = self._engine.withdraw_commits(query_id, error.batch_id)
+        except QueryableStateError as failure:
+            _log.error(
+                "query %s: Spark's commit of batch %d is not withdrawn (%s); the next run of the "
+                "query is refused for the same batch, and withdraws it",
+                query_id.hex(),
+                error.batch_id,
+                failure,
+            )
+            return
+        _log.warning(
+            "query %s: Spark's commit of batch %d is withdrawn, the state is as of batch %d; the "
+            "next run of the query begins with batch %d%s",
+            query_id.hex(),
+            error.batch_id,
+            error.batch_id - 1,
+            error.batch_id,
+            f". But {hindrance}" if hindrance else "",
+        )
+
+    def _await_end(self, query_id: bytes, run_id: bytes) -> bool:
+        """Waits for the end of a run; False where it does not come, or the coordinator stops."""
+        give_up_s = time.monotonic() + _END_S
+        while time.monotonic() < give_up_s:
+            info = self._engine.query(query_id)
+            if info is None or not info.active or info.run_id != run_id:
+                return True
+            if self._stopping.wait(_POLL_S):
+                return False
+        _log.error("query %s does not end: Spark's commit is not withdrawn", query_id.hex())
+        return False
 
     def _write(
         self, commit_round: CommitRound, seals: dict[str, list[backend_pb2.SealedSubtask]]
@@ -279,3 +375,10 @@ class CommitPublisher:
             self._engine.stop_query(query_id, error)
         except QueryableStateError as failure:
             _log.error("query %s is not stopped: %s", query_id.hex(), failure)
+
+
+def _uncovered(files: Iterable[ChangelogFile], layout: OperatorLayout) -> list[int]:
+    """Returns the subtasks of an operator that these changelogs do not cover completely."""
+    parallelism, max_parallelism = layout.parallelism, layout.max_parallelism
+    missing = uncovered_key_groups(files, layout)
+    return sorted({subtask_of(group, parallelism, max_parallelism) for group in missing})

@@ -3,26 +3,66 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import BatchOperator, ChangelogFile, Manifest
+from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.changelog_folder import choose, choose_committed
+from queryable_state.wire.keys.key_groups import key_group_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from queryable_state.internal.v1 import backend_pb2
-    from queryable_state.server.coordinator.batches.batches import Batches
-    from queryable_state.server.coordinator.batches.facts import BatchFacts
     from queryable_state.server.coordinator.batches.run_operators import RunOperators
     from queryable_state.server.coordinator.model.commits import CommitRound
     from queryable_state.server.coordinator.model.engine import Engine
     from queryable_state.server.coordinator.model.operators import OperatorLayout
+    from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.roots.fencing import Fencing
     from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
 
 FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BatchFacts:
+    """One batch, and the operators of its query."""
+
+    batch_id: int
+    offsets_digest: bytes
+    """Empty: nobody has asked for it yet."""
+    watermark_ms: int
+    first_of_run: bool
+    """Whether a run before may have begun it."""
+    parallelisms: dict[str, tuple[int, int]]
+    """By operator uid: parallelism and max parallelism."""
+
+    def all_in(self, files: Iterable[ChangelogFile]) -> bool:
+        """Whether these files, which do not overlap, are of all key groups of all operators."""
+        groups = dict.fromkeys(self.parallelisms, 0)
+        for file in files:
+            if file.operator_uid in groups:
+                groups[file.operator_uid] += file.last_key_group - file.first_key_group + 1
+        return all(
+            groups[uid] == max_parallelism
+            for uid, (_, max_parallelism) in self.parallelisms.items()
+        )
+
+    def name_subtask(self, file: ChangelogFile) -> None:
+        """Fills in the subtask that wrote a file, which only its range of key groups tells."""
+        path = layout.parse_changelog_file(file.path)
+        if path is None or file.parallelism or file.operator_uid not in self.parallelisms:
+            return
+        now, max_parallelism = self.parallelisms[file.operator_uid]
+        key_groups = (path.first_key_group, path.last_key_group)
+        # The present parallelism first: a range may be a subtask's at several.
+        for parallelism in (now, *range(1, max_parallelism + 1)):
+            index = path.first_key_group * parallelism // max_parallelism
+            if key_group_range(index, parallelism, max_parallelism) == key_groups:
+                file.index, file.parallelism = index, parallelism
+                return
 
 
 class Manifests:
@@ -35,13 +75,13 @@ class Manifests:
     def __init__(
         self,
         engine: Engine,
-        batches: Batches,
+        state: CoordinatorState,
         operators: RunOperators,
         roots: JobRoots,
         fencing: Fencing,
     ) -> None:
         self._engine = engine
-        self._batches = batches
+        self._state = state
         self._operators = operators
         self._roots = roots
         self._fencing = fencing
@@ -70,7 +110,7 @@ class Manifests:
                 for report in sealed
                 if report.batch_id == batch_id and report.HasField("changelog")
             ]
-            facts = self._batches.facts(query_id, batch_id)
+            facts = self._facts(query_id, batch_id)
             if facts is None:
                 return
             if not facts.offsets_digest:
@@ -102,6 +142,26 @@ class Manifests:
             self._fencing.check(root)
             root.write_manifest(manifest)
             unreported += more
+
+    def _facts(self, query_id: bytes, batch_id: int) -> _BatchFacts | None:
+        """The facts of a batch for its manifest; None if the job was dropped."""
+        state = self._state
+        with state.transaction():
+            job = state.jobs.find(query_id)
+            if job is None:
+                return None
+            clocks = job.run.clocks.get(batch_id)
+            first = job.run.first_batch
+            return _BatchFacts(
+                batch_id=batch_id,
+                offsets_digest=clocks.offsets_digest if clocks else b"",
+                watermark_ms=clocks.watermark_ms if clocks else 0,
+                first_of_run=first is None or batch_id <= first,
+                parallelisms={
+                    operator.uid: (operator.parallelism, operator.max_parallelism)
+                    for operator in state.placement.operators(query_id)
+                },
+            )
 
 
 def batch_operators(layouts: Iterable[OperatorLayout]) -> list[BatchOperator]:
@@ -141,7 +201,16 @@ def list_committed(root: JobRoot, batch_id: int, offsets_digest: bytes) -> list[
     )
 
 
-def _listed(root: JobRoot, facts: BatchFacts) -> list[ChangelogFile]:
+def uncovered_key_groups(files: Iterable[ChangelogFile], layout: OperatorLayout) -> list[int]:
+    """Returns the key groups of an operator that no changelog of it covers, ascending."""
+    sealed: set[int] = set()
+    for file in files:
+        if file.operator_uid == layout.uid:
+            sealed.update(range(file.first_key_group, file.last_key_group + 1))
+    return [group for group in range(layout.max_parallelism) if group not in sealed]
+
+
+def _listed(root: JobRoot, facts: _BatchFacts) -> list[ChangelogFile]:
     files = list_committed(root, facts.batch_id, facts.offsets_digest)
     for file in files:
         facts.name_subtask(file)

@@ -6,7 +6,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.coordinator.batches.missed import IncompleteBatchError, LostBatchError
+from queryable_state.server.coordinator.batches.run_operators import (
+    IncompleteBatchError,
+    LostBatchError,
+)
 from queryable_state.wire.errors import QueryableStateError, SupersededError
 
 if TYPE_CHECKING:

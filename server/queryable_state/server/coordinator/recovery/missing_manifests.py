@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import Manifest
 from queryable_state.server.checkpoint.layout import batch_folder, quote
-from queryable_state.server.coordinator.batches.completeness import uncovered_key_groups
 from queryable_state.server.coordinator.batches.manifests import (
     FORMAT_VERSION,
     batch_operators,
     list_committed,
     sealed_operators,
+    uncovered_key_groups,
 )
-from queryable_state.server.coordinator.batches.missed import IncompleteBatchError, LostBatchError
+from queryable_state.server.coordinator.batches.run_operators import (
+    IncompleteBatchError,
+    LostBatchError,
+)
 from queryable_state.server.coordinator.model.operators import OperatorLayout
 from queryable_state.wire.errors import CheckpointError, QueryableStateError
 
