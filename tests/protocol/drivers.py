@@ -84,7 +84,14 @@ class Driver:
             manifest_timeout_s=5.0,
         )
         run_binder = RunBinder(
-            engine, self.state, configs, self.roots, Epochs(), self.objects, strict=False
+            engine,
+            self.state,
+            configs,
+            self.roots,
+            Epochs(),
+            self.objects,
+            self.publisher,
+            strict=False,
         )
         self.commits = BatchCommits(engine, run_binder, batches, operators, self.publisher)
         self.batch_coordinator = BatchCoordinator(
@@ -96,7 +103,6 @@ class Driver:
             Subtasks(self.state),
             batches,
             operators,
-            self.commits,
             Catalog(self.state),
             self.publisher,
             facts,

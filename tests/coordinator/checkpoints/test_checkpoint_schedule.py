@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.coordinator.checkpoints.schedule import CheckpointSchedule
+from queryable_state.server.coordinator.checkpoints.checkpointer import CheckpointSchedule
 
 
 def schedule(

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
     from queryable_state.server.coordinator.batches.run_operators import RunOperators
     from queryable_state.server.coordinator.model.engine import BatchClocks, Engine, QueryInfo
-    from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
     from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
     from queryable_state.server.coordinator.recovery.run_binder import RunBinder
     from queryable_state.server.coordinator.roots.fencing import Fencing
@@ -64,7 +63,6 @@ class BatchCoordinator:
         subtasks: Subtasks,
         batches: Batches,
         operators: RunOperators,
-        commits: BatchCommits,
         catalog: Catalog,
         publisher: CommitPublisher,
         facts: FactTable,
@@ -79,7 +77,6 @@ class BatchCoordinator:
         self._subtasks = subtasks
         self._batches = batches
         self._operators = operators
-        self._commits = commits
         self._catalog = catalog
         self._publisher = publisher
         self._facts = facts
@@ -150,7 +147,7 @@ class BatchCoordinator:
         info = self._query(query_id)
         _check_run(info, request)
         if not self._run_binder.is_bound(query_id, request.run_id):
-            self._commits.bind(request, info, lambda: _check_run(self._query(query_id), request))
+            self._run_binder.bind(request, info, lambda: _check_run(self._query(query_id), request))
         self._fencing.check_batch(query_id, batch_id)
         clocks = self._clocks(query_id, info, batch_id)
         self._batches.begin(request, info, clocks)
@@ -160,7 +157,6 @@ class BatchCoordinator:
             self._await_manifest(query_id, batch_id - 1)
         else:
             self._batches.wait_published(query_id, batch_id - 1, self._settle_timeout_s)
-        self._batches.check_not_refused(query_id)
         return self._batches.begun(request, epoch, storage, timeline)
 
     def continued(

@@ -20,11 +20,10 @@ from queryable_state.server.coordinator.model.epochs import Epochs
 from queryable_state.server.coordinator.model.job_config import JobConfigs
 from queryable_state.server.coordinator.model.state import CoordinatorState
 from queryable_state.server.coordinator.port import CoordinatorPort
-from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
+from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits, Watcher
 from queryable_state.server.coordinator.recovery.idle_restorer import IdleRestorer
 from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
 from queryable_state.server.coordinator.recovery.run_binder import RunBinder
-from queryable_state.server.coordinator.recovery.watcher import Watcher
 from queryable_state.server.coordinator.roots.endpoint_files import EndpointFiles
 from queryable_state.server.coordinator.roots.fencing import Fencing
 from queryable_state.server.coordinator.roots.job_roots import JobRoots
@@ -81,17 +80,6 @@ class CoordinatorParts:
             settings.application, settings.secret, wall_ms, enabled=settings.endpoint_files
         )
         self._fencing = Fencing(engine, state, roots, self.clients, look_s=settings.heartbeat_s)
-        self._run_binder = RunBinder(
-            engine,
-            state,
-            self.configs,
-            roots,
-            Epochs(),
-            self.objects,
-            self.clients,
-            endpoints=self.endpoints,
-            strict=settings.strict,
-        )
         self.operators = RunOperators(state)
         self._plans = RestorePlans(engine, state, roots)
         published = threading.Event()
@@ -110,11 +98,23 @@ class CoordinatorParts:
             strict_determinism=settings.strict_determinism,
             manifest_timeout_s=settings.manifest_timeout_ms / 1000,
         )
+        self._run_binder = RunBinder(
+            engine,
+            state,
+            self.configs,
+            roots,
+            Epochs(),
+            self.objects,
+            self._publisher,
+            self.clients,
+            endpoints=self.endpoints,
+            strict=settings.strict,
+        )
         self.commits = BatchCommits(
             engine, self._run_binder, batches, self.operators, self._publisher
         )
         self.marker_batches = MarkerBatches(
-            engine, state, batches, self._publisher, next_timers=self.timers.next
+            engine, state, self._publisher, next_timers=self.timers.next
         )
         self.batch_coordinator = BatchCoordinator(
             engine,
@@ -125,7 +125,6 @@ class CoordinatorParts:
             Subtasks(state),
             batches,
             self.operators,
-            self.commits,
             self.catalog,
             self._publisher,
             self.facts,

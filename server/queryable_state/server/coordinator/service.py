@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.batches.catalog import Catalog
     from queryable_state.server.coordinator.batches.marker_batches import MarkerBatches
     from queryable_state.server.coordinator.checkpoints.savepoints import Savepoints
-    from queryable_state.server.coordinator.recovery.watcher import Watcher
+    from queryable_state.server.coordinator.recovery.batch_commits import Watcher
     from queryable_state.server.coordinator.servers.leases import Leases
     from queryable_state.server.coordinator.status.job_status import JobStatus
     from queryable_state.server.coordinator.status.load_table import LoadTable

@@ -92,12 +92,13 @@ class Batches:
         storage: JobStorage,
         timeline: Timeline,
     ) -> coordinator_pb2.BeginBatchResponse:
-        """The response to a begin."""
+        """The response to a begin; raises the error of the run if it was refused meanwhile."""
         state = self._state
         with state.transaction():
             job = state.jobs.find(request.query_id)
             if job is None:
                 raise UnknownJobError(f"query {request.query_id.hex()} was dropped")
+            job.run.check_not_refused()
             self._check_run(job, request)
             watermarks: list[int] = []
             depth, batch_id = self._depth(job), request.batch_id
@@ -198,13 +199,6 @@ class Batches:
             job = self._state.jobs.find(query_id)
             if job is not None:
                 job.partial_batches += 1
-
-    def check_not_refused(self, query_id: bytes) -> None:
-        """Raises the error that the newest run of a query was refused with, if it was."""
-        with self._state.transaction():
-            job = self._state.jobs.find(query_id)
-            if job is not None:
-                job.run.check_not_refused()
 
     def abandon_round(self, commit_round: CommitRound) -> None:
         """Ends a round whose manifests could not be written; the commit is due again."""

@@ -104,6 +104,11 @@ class CommitPublisher:
         self._lock = threading.Lock()
         self._closed = False
 
+    def committed(self, query_id: bytes, batch_id: int) -> None:
+        """Records that Spark has committed all batches up to this one, and publishes them."""
+        self._batches.commit(query_id, batch_id)
+        self.announce(query_id)
+
     def announce(self, query_id: bytes) -> None:
         """Starts a due publication and returns at once; does nothing once closed."""
         with self._lock:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.roots.fencing import Fencing
     from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
 
-FORMAT_VERSION = 1
+MANIFEST_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ class Manifests:
                 more = list(_without(_listed(root, facts), files))
                 files = sorted([*files, *more], key=lambda f: (f.operator_uid, f.first_key_group))
             manifest = Manifest(
-                format_version=FORMAT_VERSION,
+                format_version=MANIFEST_VERSION,
                 batch_id=batch_id,
                 run_epoch=root.epoch,
                 offsets_digest=facts.offsets_digest,

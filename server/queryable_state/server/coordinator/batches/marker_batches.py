@@ -19,7 +19,6 @@ from queryable_state.wire.event_time import END_OF_TIME
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from queryable_state.server.coordinator.batches.batches import Batches
     from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
     from queryable_state.server.coordinator.model.engine import Engine
     from queryable_state.server.coordinator.model.jobs import Job
@@ -120,7 +119,6 @@ class MarkerBatches:
         self,
         engine: Engine,
         state: CoordinatorState,
-        batches: Batches,
         publisher: CommitPublisher,
         *,
         next_timers: Callable[[bytes], tuple[int | None, int | None]],
@@ -129,7 +127,6 @@ class MarkerBatches:
         published batch: of processing time and of event time, in milliseconds."""
         self._engine = engine
         self._state = state
-        self._batches = batches
         self._publisher = publisher
         self._next_timers = next_timers
         self._inputs: dict[bytes, tuple[int, bool]] = {}
@@ -214,8 +211,7 @@ class MarkerBatches:
         """Publishes the batch if Spark has committed it: the watcher may learn of it later."""
         try:
             if self._engine.is_committed(newest.query_id, newest.batch_id):
-                self._batches.commit(newest.query_id, newest.batch_id)
-                self._publisher.announce(newest.query_id)
+                self._publisher.committed(newest.query_id, newest.batch_id)
         except QueryableStateError as failure:
             _log.info("commit of batch %d: %s", newest.batch_id, failure)
 

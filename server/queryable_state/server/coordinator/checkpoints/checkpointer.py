@@ -1,4 +1,4 @@
-"""Checkpointing of every durable job: trigger, write, complete, retire."""
+"""Checkpoints of every durable job: due, triggered, written, complete, older ones retired."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from queryable_state.internal.v1 import checkpoint_pb2
 from queryable_state.server.checkpoint import layout
-from queryable_state.server.coordinator.checkpoints.attempt import CheckpointAttempt
+from queryable_state.server.checkpoint.file_systems.storage import join
 from queryable_state.server.coordinator.checkpoints.history import (
+    CheckpointReport,
     DeclinedError,
     InterruptedSnapshotError,
 )
-from queryable_state.server.coordinator.checkpoints.schedule import CheckpointSchedule
+from queryable_state.server.coordinator.checkpoints.snapshot_writer import (
+    SnapshotTarget,
+    check_files,
+    new_bytes,
+    shared_files,
+    size_bytes,
+)
 from queryable_state.wire.errors import (
     CheckpointError,
     QueryableStateError,
@@ -29,11 +37,13 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
     from queryable_state.server.coordinator.checkpoints.history import CheckpointHistory
     from queryable_state.server.coordinator.checkpoints.snapshot_writer import SnapshotWriter
-    from queryable_state.server.coordinator.checkpoints.snapshots import Snapshots
+    from queryable_state.server.coordinator.checkpoints.snapshots import SnapshotPlan, Snapshots
     from queryable_state.server.coordinator.model.engine import Engine
+    from queryable_state.server.coordinator.model.job_config import JobConfig
     from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
 
 _log = logging.getLogger(__name__)
+
 
 _THREADS = 4
 _IDLE_S = 1.0
@@ -42,6 +52,243 @@ _RETRY_S = 0.05
 _TOLD = (10, 100, 1_000, 10_000)
 # Failures that say nothing about the storage: the next checkpoint may succeed.
 _NOT_COUNTED = (DeclinedError, InterruptedSnapshotError, SupersededError)
+
+
+_FORMATS = {
+    "heap": checkpoint_pb2.CANONICAL,
+    "rocksdb": checkpoint_pb2.ROCKSDB,
+    "": checkpoint_pb2.SNAPSHOT_FORMAT_UNSPECIFIED,
+}
+# Claims the folder, and so the id, for one attempt: files that servers still write for a failed
+# attempt or a superseded run never mix with those of a later one. The claim stays until a newer
+# checkpoint, with a greater id, is complete.
+_CLAIM = "_claim"
+
+
+class CheckpointSchedule:
+    """The times of one run of a job, in monotonic seconds the caller tells. Not thread-safe.
+
+    Periods count from start to start, pauses from end to start. An attempt that was declined,
+    or interrupted, is made again as soon as a newer batch is committed.
+    """
+
+    def __init__(self, config: JobConfig, now_s: float, *, last_age_s: float, version: int) -> None:
+        """`last_age_s`: since the newest checkpoint of the root was begun, one as of `version`.
+
+        A root without one is as old as its run, `version` then is -1.
+        """
+        self._interval_s = config.checkpoint_interval_ms / 1000
+        self._min_pause_s = config.min_pause_ms / 1000
+        self._tolerable_failures = config.tolerable_failures
+        # A clock that was set back must not delay the next checkpoint.
+        self._started_s = now_s - max(0.0, last_age_s)
+        self._ended_s = float("-inf")
+        self._started_before_s = self._started_s
+        self._version = version
+        self._failures = 0
+        self._missed = 0
+        self._ended = False
+
+    def due_in_s(self, now_s: float, committed: int) -> float | None:
+        """Seconds until the next one is due; None: not before a newer commit, or never."""
+        if self._interval_s <= 0 or self._ended or committed <= self._version:
+            return None
+        due_s = max(self._started_s + self._interval_s, self._ended_s + self._min_pause_s)
+        return max(0.0, due_s - now_s)
+
+    def start(self, now_s: float) -> None:
+        """Records the begin of a checkpoint."""
+        self._started_before_s, self._started_s = self._started_s, now_s
+
+    def complete(self, now_s: float, version: int) -> None:
+        """Records the checkpoint in progress as complete, at this version."""
+        self._ended_s = now_s
+        self._version = max(self._version, version)
+        self._failures = self._missed = 0
+
+    def put_off(self, version: int) -> None:
+        """Records the one in progress as declined or interrupted, not by its storage."""
+        self._started_s = self._started_before_s
+        self._version = max(self._version, version)
+
+    def miss(self) -> int:
+        """Records that a due one was put off; returns how often in a row."""
+        self._missed += 1
+        return self._missed
+
+    def fail(self, now_s: float) -> bool:
+        """Records the one in progress as failed; True if the job tolerates no more."""
+        self._ended_s = now_s
+        self._failures += 1
+        return 0 <= self._tolerable_failures < self._failures
+
+    def end(self) -> None:
+        """Makes no further checkpoint due, because the run is being stopped."""
+        self._ended = True
+
+
+class _CheckpointAttempt:
+    """Writes one checkpoint, then retires older ones. Blocking; used once, by one thread.
+
+    Nothing else may write a checkpoint of the job meanwhile.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        root: JobRoot,
+        snapshots: Snapshots,
+        writer: SnapshotWriter,
+        history: CheckpointHistory,
+    ) -> None:
+        self._engine = engine
+        self._root = root
+        self._snapshots = snapshots
+        self._writer = writer
+        self._history = history
+        self._target: SnapshotTarget | None = None
+        self.version = -1
+        """The committed batch of the checkpoint, known after planning."""
+
+    def run(self, triggered_at_ms: int, timeout_s: float) -> CheckpointMetadata:
+        """Writes the checkpoint; raises and leaves no metadata if it cannot be completed."""
+        root = self._root
+        begun_s = time.monotonic()
+        committed = self._snapshots.committed(root.query_id)
+        self.version = -1 if committed is None else committed
+        try:
+            metadata = self._write(triggered_at_ms, begun_s, timeout_s)
+        except QueryableStateError as failure:
+            self._remove_leftovers()
+            self._report(triggered_at_ms, begun_s, failure)
+            raise
+        self._history.add(
+            root.query_id,
+            CheckpointReport(
+                checkpoint_id=metadata.checkpoint_id,
+                savepoint=False,
+                state="completed",
+                version=metadata.version,
+                triggered_at_ms=triggered_at_ms,
+                duration_ms=metadata.duration_ms,
+                bytes=size_bytes(metadata),
+                new_bytes=new_bytes(metadata),
+                path=self._folder(),
+            ),
+        )
+        return metadata
+
+    def retire(self, *, sweep: bool) -> bool:
+        """Removes files that no kept checkpoint needs; False if that must be repeated later.
+
+        With `sweep` also what failed checkpoints have left among the shared files.
+        """
+        root = self._root
+        try:
+            keep = max(1, root.config.retained_checkpoints)
+            known = sorted(root.checkpoints(), key=lambda each: each.checkpoint_id, reverse=True)
+            kept = known[:keep]
+            # From here on no restore plan names these files. A server with an older plan may
+            # still read them; it is known as reading until it opens the subtask.
+            root.keep_checkpoints(kept)
+            if self._snapshots.is_restoring(root.query_id):
+                _log.info("older checkpoints of %s stay while one may be read", root.uri)
+                return False
+            removed = root.root.retain(known, keep, epoch=root.epoch)
+            _log.debug("retired in %s: %s", root.uri, removed)
+            if sweep:
+                self._sweep(shared_files(kept, layout.SHARED))
+        except QueryableStateError as problem:
+            _log.warning("cannot remove older checkpoints of %s: %s", root.uri, problem)
+            return False
+        return True
+
+    def _sweep(self, named: set[str]) -> None:
+        root = self._root
+        folder = root.root.path(layout.SHARED)
+        left = [name for name in root.storage.list(folder) if name not in named]
+        # A driver that takes over the root writes files of its own, which are not listed here.
+        root.root.check_epoch(root.epoch)
+        for name in left:
+            root.storage.delete(join(folder, name))
+
+    def _write(self, triggered_at_ms: int, begun_s: float, timeout_s: float) -> CheckpointMetadata:
+        root = self._root
+        written = self._writer.write(root.query_id, self._claim, timeout_s)
+        assert self._target is not None
+        metadata = written.metadata(
+            checkpoint_id=self._target.checkpoint_id,
+            run_epoch=root.epoch,
+            triggered_at_ms=triggered_at_ms,
+            duration_ms=round((time.monotonic() - begun_s) * 1000),
+            registrations=root.registrations_name,
+            timeline=root.timeline,
+            progress=self._engine.progress(root.query_id, written.plan.version),
+        )
+        check_files(metadata, root.storage, self._target)
+        root.root.write_checkpoint(metadata)
+        root.add_checkpoint(metadata)
+        return metadata
+
+    def _claim(self, plan: SnapshotPlan) -> SnapshotTarget:
+        root = self._root
+        self.version = plan.version
+        root.root.check_epoch(root.epoch)
+        # Needed even if no operator has run: state from a savepoint may have new ids.
+        self._snapshots.keep_states(root)
+        checkpoint_id = root.root.next_checkpoint_id()
+        while not root.storage.create(self._claim_file(checkpoint_id), root.run_id.hex().encode()):
+            checkpoint_id += 1
+        native = _FORMATS.get(root.config.backend, checkpoint_pb2.SNAPSHOT_FORMAT_UNSPECIFIED)
+        self._target = SnapshotTarget(
+            checkpoint_id=checkpoint_id,
+            root=root.uri,
+            directory=layout.checkpoint_folder(checkpoint_id),
+            shared_directory=layout.SHARED if root.config.incremental else "",
+            format=native,
+        )
+        return self._target
+
+    def _claim_file(self, checkpoint_id: int) -> str:
+        return self._root.root.path(f"{layout.checkpoint_folder(checkpoint_id)}/{_CLAIM}")
+
+    def _folder(self) -> str:
+        return "" if self._target is None else self._root.root.path(self._target.directory)
+
+    def _remove_leftovers(self) -> None:
+        """Removes the files of a failed attempt, except the claim.
+
+        Files that servers write later, and the claim, are removed once the next checkpoint is
+        complete. A superseded run removes nothing: the next run may use the checkpoint.
+        """
+        if self._target is None:
+            return
+        storage, folder = self._root.storage, self._folder()
+        try:
+            self._root.root.check_epoch(self._root.epoch)
+            # The metadata file may be written even though the answer of the storage was lost.
+            storage.delete(layout.metadata_file(folder))
+            for name in storage.list(folder):
+                if name != _CLAIM:
+                    storage.delete_tree(join(folder, name))
+        except QueryableStateError as problem:
+            _log.warning("cannot remove the failed checkpoint %s: %s", folder, problem)
+
+    def _report(self, triggered_at_ms: int, begun_s: float, failure: QueryableStateError) -> None:
+        declined = isinstance(failure, DeclinedError)
+        self._history.add(
+            self._root.query_id,
+            CheckpointReport(
+                checkpoint_id=self._target.checkpoint_id if self._target else 0,
+                savepoint=False,
+                state="declined" if declined else "failed",
+                version=self.version,
+                triggered_at_ms=triggered_at_ms,
+                duration_ms=round((time.monotonic() - begun_s) * 1000),
+                path=self._folder(),
+                failure=failure.message,
+            ),
+        )
 
 
 class Checkpointer:
@@ -193,7 +440,7 @@ class Checkpointer:
             with self._lock:
                 schedule = self._schedule(root)
                 schedule.start(time.monotonic())
-            attempt = CheckpointAttempt(
+            attempt = _CheckpointAttempt(
                 self._engine, root, self._snapshots, self._writer, self._history
             )
             try:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from dataclasses import dataclass, replace
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from queryable_state.server.coordinator.checkpoints.snapshot_totals import SnapshotTotals
+from queryable_state.server.metrics.durations import STORAGE_BOUNDS_S, Durations
 from queryable_state.wire.errors import CheckpointError
 
 CheckpointState = Literal["completed", "failed", "declined"]
@@ -47,6 +47,25 @@ class CheckpointReport:
     """Why it failed or was declined, as text."""
     attempts: int = 1
     """Times in a row it was declined for the same reason, at newer and newer versions."""
+
+
+@dataclass(eq=False, slots=True)
+class SnapshotTotals:
+    """Attempts, durations and bytes since the driver started. One thread adds at a time."""
+
+    attempts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Attempts by kind (checkpoint or savepoint) and outcome."""
+    durations: Durations = field(default_factory=lambda: Durations(STORAGE_BOUNDS_S))
+    """Durations of completed ones."""
+    new_bytes: int = 0
+    """Bytes written for completed ones."""
+
+    def add(self, kind: str, outcome: str, duration_ms: int, new_bytes: int) -> None:
+        """Counts an attempt that is over."""
+        self.attempts[kind, outcome] += 1
+        if outcome == "completed":
+            self.durations.add(duration_ms / 1000)
+            self.new_bytes += new_bytes
 
 
 class CheckpointHistory:

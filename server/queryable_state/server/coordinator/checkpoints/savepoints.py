@@ -13,13 +13,12 @@ from queryable_state.server.checkpoint.file_systems.storage import join
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.framing import write_message
 from queryable_state.server.coordinator.checkpoints.history import CheckpointReport, DeclinedError
-from queryable_state.server.coordinator.checkpoints.metadata import (
+from queryable_state.server.coordinator.checkpoints.snapshot_writer import (
+    SnapshotTarget,
     check_files,
-    metadata_of,
     new_bytes,
     size_bytes,
 )
-from queryable_state.server.coordinator.checkpoints.snapshot_round import SnapshotTarget
 from queryable_state.server.coordinator.model.job_config import JobConfig
 from queryable_state.wire.errors import CheckpointError, QueryableStateError
 
@@ -30,9 +29,8 @@ if TYPE_CHECKING:
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
     from queryable_state.server.coordinator.checkpoints.history import CheckpointHistory
     from queryable_state.server.coordinator.checkpoints.job_ends import JobEnds
-    from queryable_state.server.coordinator.checkpoints.snapshot_plan import SnapshotPlan
     from queryable_state.server.coordinator.checkpoints.snapshot_writer import SnapshotWriter
-    from queryable_state.server.coordinator.checkpoints.snapshots import Snapshots
+    from queryable_state.server.coordinator.checkpoints.snapshots import SnapshotPlan, Snapshots
     from queryable_state.server.coordinator.model.engine import Engine
     from queryable_state.server.coordinator.roots.job_roots import JobRoots
 
@@ -150,10 +148,7 @@ class Savepoints:
             written = self._writer.write_when_open(query_id, target, deadline_s)
             root = self._roots.of(query_id)
             self._engine.export_progress(query_id, version, storage, join(uri, layout.SPARK))
-            metadata = metadata_of(
-                written.plan,
-                written.ranges,
-                written.clocks,
+            metadata = written.metadata(
                 checkpoint_id=0,
                 run_epoch=root.epoch if root else 0,
                 triggered_at_ms=triggered_at_ms,

@@ -4,54 +4,75 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.coordinator.checkpoints.history import DeclinedError
-from queryable_state.server.coordinator.checkpoints.snapshot_plan import (
-    PlannedOperator,
-    PlannedServer,
-    SnapshotPlan,
-)
 from queryable_state.server.coordinator.model.jobs import RUNNING
 from queryable_state.server.coordinator.roots.registrations import keep_registrations
 from queryable_state.wire.errors import UnknownJobError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
+    from queryable_state.server.coordinator.model.commits import CompactionCap
     from queryable_state.server.coordinator.model.jobs import Job
     from queryable_state.server.coordinator.model.operators import Operator, Ownership
     from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
+    from queryable_state.v1 import registration_pb2
 
 
 _LOOK_S = 0.02
 
 
-def check_none_absent(
-    root: JobRoot, label: str, opened: Collection[str], version: int, *, ran_whole: bool
-) -> None:
-    """DeclinedError where a snapshot of the opened operators would leave out state of others.
+@dataclass(frozen=True, kw_only=True)
+class PlannedOperator:
+    """A stateful operator as a snapshot has it."""
 
-    A restore from it would find nothing of them. A run opens an operator with its first task,
-    which comes after the stages before it, or when the user's function runs it. `ran_whole`: the
-    run has committed a batch; what it has not opened by then may be left behind where the job
-    allows state that is not restored.
+    uid: str
+    name: str
+    depth: int
+    parallelism: int
+    max_parallelism: int
+    states: tuple[registration_pb2.StateRegistration, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedServer:
+    """What one server has to write."""
+
+    address: str
+    """HOST:PORT of `StateBackend`."""
+    subtasks: tuple[backend_pb2.Subtask, ...]
+    opened: tuple[int, ...]
+    """Batch at which each was opened: another one is another store."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotPlan:
+    """All subtasks of a job, and the committed batch to write them as of.
+
+    While its cap is held, no server compacts newer versions.
     """
-    if ran_whole and root.config.allow_non_restored_state:
-        return
-    absent = sorted(
-        uid
-        for uid in root.stored_uids(version).difference(opened)
-        if not root.stored.is_given_up(uid)
-    )
-    if absent:
-        raise DeclinedError(
-            f"job {label}: {root.uri} has state of operators that have not run since the job was "
-            f"started: {', '.join(map(repr, absent))}; where the job has them no more, allow state "
-            "that is not restored"
-        )
+
+    query_id: bytes
+    job_name: str
+    label: str
+    cap: CompactionCap
+    commit_time_ms: int
+    watermark_ms: int
+    operators: tuple[PlannedOperator, ...]
+    servers: Mapping[str, PlannedServer]
+    """By id."""
+    complete_since: int
+    """First batch since which all of it is complete; 0: all is."""
+
+    @property
+    def version(self) -> int:
+        """The committed batch."""
+        return self.cap.version
 
 
 class Snapshots:
@@ -209,7 +230,7 @@ class Snapshots:
             if root is not None:
                 ran_whole = first is not None and cap.version >= first
                 uids = {operator.uid for operator in operators}
-                check_none_absent(root, job.label, uids, cap.version, ran_whole=ran_whole)
+                _check_none_absent(root, job.label, uids, cap.version, ran_whole=ran_whole)
             opened = max(o.opened_batch for op in operators for o in op.subtasks.values())
             if opened > cap.version + 1:
                 raise DeclinedError(
@@ -276,3 +297,28 @@ class Snapshots:
 
 def _is_open(owned: Ownership | None) -> TypeGuard[Ownership]:
     return owned is not None and owned.opened
+
+
+def _check_none_absent(
+    root: JobRoot, label: str, opened: Collection[str], version: int, *, ran_whole: bool
+) -> None:
+    """DeclinedError where a snapshot of the opened operators would leave out state of others.
+
+    A restore from it would find nothing of them. A run opens an operator with its first task,
+    which comes after the stages before it, or when the user's function runs it. `ran_whole`: the
+    run has committed a batch; what it has not opened by then may be left behind where the job
+    allows state that is not restored.
+    """
+    if ran_whole and root.config.allow_non_restored_state:
+        return
+    absent = sorted(
+        uid
+        for uid in root.stored_uids(version).difference(opened)
+        if not root.stored.is_given_up(uid)
+    )
+    if absent:
+        raise DeclinedError(
+            f"job {label}: {root.uri} has state of operators that have not run since the job was "
+            f"started: {', '.join(map(repr, absent))}; where the job has them no more, allow state "
+            "that is not restored"
+        )

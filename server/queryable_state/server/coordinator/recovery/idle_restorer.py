@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.coordinator.recovery.idle_placement import IdlePlacement
-from queryable_state.server.coordinator.recovery.idle_run import IdleRun
+from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
 from queryable_state.wire.errors import (
     PlacementError,
     QueryableStateError,
@@ -22,21 +22,46 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.server.coordinator.model.engine import Engine, QueryInfo
-    from queryable_state.server.coordinator.model.operators import OperatorLayout
+    from queryable_state.server.coordinator.model.operators import Operator, OperatorLayout
+    from queryable_state.server.coordinator.model.servers import Server
     from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
     from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
     from queryable_state.server.coordinator.recovery.run_binder import RunBinder
-    from queryable_state.server.coordinator.roots.job_roots import JobRoots
+    from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
     from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
 
 _log = logging.getLogger(__name__)
+
 
 _RETRIES = (PlacementError, QueryTimeoutError, RetryLaterError)
 _RETRY_S = 0.1
 _PUBLISH_S = 3.0
 # A restore that takes longer continues, and the next call waits for it again.
 _OPEN_S = 2.0
+
+
+@dataclass(kw_only=True)
+class _IdleRun:
+    """The subtasks of one run that must be open, and what is known of them."""
+
+    query_id: bytes
+    run_id: bytes
+    config_id: str
+    operators: Sequence[OperatorLayout]
+    servers_asked_s: float = -math.inf
+    """When Spark was last asked to start servers, in seconds of the monotonic clock."""
+    confirmed: bool = False
+    """Whether every owner has answered that its subtasks are open.
+
+    The coordinator's own record is not enough: a server that did not get the answer to its
+    `OpenSubtask` has no store, and the coordinator holds the subtask for open.
+    """
+
+    @property
+    def uids(self) -> set[str]:
+        """Uids of the run's operators."""
+        return {operator.uid for operator in self.operators}
 
 
 class IdleRestorer:
@@ -65,7 +90,6 @@ class IdleRestorer:
         self._roots = roots
         self._run_binder = run_binder
         self._plans = plans
-        self._placement = IdlePlacement(state)
         self._commits = commits
         self._clients = clients
         self._look_s = look_s
@@ -83,7 +107,7 @@ class IdleRestorer:
         info = self._engine.query(query_id)
         if info is None or not self._run_binder.is_durable(config_id, info):
             return False
-        run = IdleRun(
+        run = _IdleRun(
             query_id=query_id,
             run_id=info.run_id,
             config_id=config_id,
@@ -127,7 +151,7 @@ class IdleRestorer:
         for thread in self._threads:
             thread.join()
 
-    def _keep_open(self, run: IdleRun) -> None:
+    def _keep_open(self, run: _IdleRun) -> None:
         pause_s: float | None = 0.0
         departures = 0
         while pause_s is not None:
@@ -146,7 +170,7 @@ class IdleRestorer:
             )
             return state.departures
 
-    def _look(self, run: IdleRun) -> float | None:
+    def _look(self, run: _IdleRun) -> float | None:
         """Opens closed subtasks; returns the seconds until the next check. None: no more checks."""
         try:
             info = self._engine.query(run.query_id)
@@ -169,7 +193,7 @@ class IdleRestorer:
         self._over(run)
         return self._look_s
 
-    def _fail(self, run: IdleRun, failure: QueryableStateError) -> None:
+    def _fail(self, run: _IdleRun, failure: QueryableStateError) -> None:
         """Stops a query that cannot continue from its stored state."""
         with self._state.transaction():
             job = self._state.jobs.find(run.query_id)
@@ -180,20 +204,33 @@ class IdleRestorer:
         except QueryableStateError as problem:
             _log.error("query %s is not stopped: %s", run.query_id.hex(), problem)
 
-    def _over(self, run: IdleRun) -> None:
+    def _over(self, run: _IdleRun) -> None:
         with self._state.transaction():
             job = self._state.jobs.find(run.query_id)
             if job is not None and job.run.run_id == run.run_id and job.run.restoring:
                 job.run.end_restore()
                 self._state.notify_waiters()
 
-    def _is_missing(self, run: IdleRun) -> bool:
+    def _is_missing(self, run: _IdleRun) -> bool:
         """Whether a subtask of the run is closed, and no batch of the run is about to open it."""
         if not self._run_binder.is_bound(run.query_id, run.run_id):
             return True
-        return self._placement.is_missing(run)
+        state = self._state
+        with state.transaction():
+            job = state.jobs.find(run.query_id)
+            if job is not None and job.run.begun > state.commits.version(run.query_id):
+                return False
+            if not run.confirmed:
+                return True
+            for wanted in run.operators:
+                operator = state.placement.operator(run.query_id, wanted.uid)
+                if operator is None or operator.parallelism != wanted.parallelism:
+                    return True
+                if any(not self._is_open(operator, index) for index in range(wanted.parallelism)):
+                    return True
+        return False
 
-    def _open(self, run: IdleRun, info: QueryInfo) -> None:
+    def _open(self, run: _IdleRun, info: QueryInfo) -> None:
         version = self._engine.newest_commit(run.query_id)
         if version < 0:
             return
@@ -204,7 +241,7 @@ class IdleRestorer:
                 batch_id=version + 1,
                 config_id=run.config_id,
             )
-            self._commits.bind(first, info, lambda: self._check_newest(run))
+            self._run_binder.bind(first, info, lambda: self._check_newest(run))
         root = self._roots.of(run.query_id)
         if root is None:
             return
@@ -214,14 +251,87 @@ class IdleRestorer:
             self._plans.states(root, operator.uid)
         executors = self._engine.live_executors()
         self._ask_for_servers(run, executors)
-        requests = self._placement.requests(run, info, root, version, executors)
+        requests = self._requests(run, info, root, version, executors)
         run.confirmed = False
         failures = self._clients.open_subtasks(requests, _OPEN_S)
         if failures:
             raise failures[0]
         run.confirmed = bool(requests)
 
-    def _ask_for_servers(self, run: IdleRun, executors: int) -> None:
+    def _requests(
+        self, run: _IdleRun, info: QueryInfo, root: JobRoot, version: int, executors: int
+    ) -> dict[str, backend_pb2.OpenSubtasksRequest]:
+        """The subtasks each server has to open, by its address; assigns those without an owner.
+
+        Until the owners have confirmed the run, its open subtasks are included: an owner leaves
+        a store that is open as it is. Empty if a batch of the run has begun.
+        """
+        state, query_id = self._state, run.query_id
+        requests: dict[str, backend_pb2.OpenSubtasksRequest] = {}
+        with state.transaction() as now:
+            job = state.enter(query_id, info)
+            if job.run.run_id != run.run_id:
+                raise SupersededError(f"job {job.label} has a newer run")
+            if job.run.begun > version:
+                return {}
+            state.contact(job, version + 1)
+            if job.run.first_batch is None:
+                # Operators that only an earlier run had are not restored.
+                state.placement.drop_query(query_id, but=run.uids)
+                state.states.serve(query_id, run.uids)
+            committed = state.commits.published_version(query_id)
+            if committed is None or committed.version != version:
+                raise RetryLaterError(f"job {job.label} is committing")
+            for wanted in run.operators:
+                operator = state.placement.declare(
+                    query_id,
+                    wanted.uid,
+                    wanted.parallelism,
+                    wanted.max_parallelism,
+                    run.run_id,
+                )
+                for index in range(operator.parallelism):
+                    if run.confirmed and self._is_open(operator, index):
+                        continue
+                    server = self._owner(operator, index, executors, now)
+                    request = requests.setdefault(
+                        server.backend_address,
+                        backend_pb2.OpenSubtasksRequest(
+                            query_id=query_id,
+                            batch_id=version + 1,
+                            commit_time_ms=committed.commit_time_ms,
+                            watermark_ms=committed.watermark_ms,
+                            storage=root.job_storage(),
+                            timeline=root.timeline,
+                        ),
+                    )
+                    request.subtasks.add(
+                        query_id=query_id,
+                        operator_uid=operator.uid,
+                        index=index,
+                        parallelism=operator.parallelism,
+                        max_parallelism=operator.max_parallelism,
+                    )
+        return requests
+
+    def _is_open(self, operator: Operator, index: int) -> bool:
+        owned = operator.subtasks.get(index)
+        opened = owned is not None and owned.opened
+        return opened and self._state.placement.owner(operator, index) is not None
+
+    def _owner(self, operator: Operator, index: int, executors: int, now_ms: int) -> Server:
+        """The owner of a subtask; a subtask without one goes to the least loaded server."""
+        state = self._state
+        owner = state.placement.owner(operator, index)
+        if owner is not None:
+            return owner
+        holding = state.servers.holding(now_ms)
+        if not holding:
+            raise RetryLaterError("no state server holds a lease")
+        requester = min(holding, key=lambda server: len(operator.owned_by(server.server_id)))
+        return state.placement.assign(operator, index, requester, executors, now_ms)
+
+    def _ask_for_servers(self, run: _IdleRun, executors: int) -> None:
         """Starts servers on executors without one: no task may run there that would do so."""
         state = self._state
         with state.transaction() as now:
@@ -231,7 +341,7 @@ class IdleRestorer:
             run.servers_asked_s = now_s
             self._engine.start_servers()
 
-    def _check_newest(self, run: IdleRun) -> None:
+    def _check_newest(self, run: _IdleRun) -> None:
         info = self._engine.query(run.query_id)
         if info is None or info.run_id != run.run_id:
             raise SupersededError(f"query {run.query_id.hex()} has a newer run")

@@ -12,6 +12,10 @@ from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.checkpoint.timelines import timeline_of
+from queryable_state.server.coordinator.batches.run_operators import (
+    IncompleteBatchError,
+    LostBatchError,
+)
 from queryable_state.server.coordinator.model.commits import Commit
 from queryable_state.server.coordinator.recovery.root_loader import RootLoader
 from queryable_state.server.coordinator.roots.job_roots import JobRoot
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1 import coordinator_pb2
     from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
     from queryable_state.server.checkpoint.file_systems.storage import ObjectStore
+    from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
     from queryable_state.server.coordinator.model.engine import Engine, QueryInfo
     from queryable_state.server.coordinator.model.epochs import Epochs
     from queryable_state.server.coordinator.model.job_config import JobConfig, JobConfigs
@@ -55,6 +60,7 @@ class RunBinder:
         roots: JobRoots,
         epochs: Epochs,
         objects: ObjectStore,
+        publisher: CommitPublisher,
         clients: StateServerClients | None = None,
         *,
         endpoints: EndpointFiles | None = None,
@@ -69,6 +75,7 @@ class RunBinder:
         self._roots = roots
         self._epochs = epochs
         self._objects = objects
+        self._publisher = publisher
         self._endpoints = endpoints
         self._loader = RootLoader(engine, strict=strict)
         self._lock = threading.Lock()
@@ -101,58 +108,69 @@ class RunBinder:
         """Binds a run at its first begin; `still_newest` raises if a newer run has taken over.
 
         Raises CheckpointError or RestoreMismatchError if the run cannot continue from the root,
-        SupersededError if another driver has. The run processes nothing then.
+        SupersededError if another driver has. The run processes nothing then. Refuses a run whose
+        newest batch is incomplete, and withdraws Spark's commit of that batch.
         """
         query_id, run_id = request.query_id, request.run_id
-        with self._alone(query_id):
-            if self.is_bound(query_id, run_id):
-                return
-            config = self._configs.find(request.config_id)
-            uri = _root_uri(config, info)
-            if not uri:
-                self._epochs.of(query_id, run_id)
-                # If a newer run started meanwhile, this epoch must stay unused: it may be larger
-                # than that of the newer run.
-                still_newest()
-                fresh = self._roots.of(query_id) is not None
-                self._take(request, info, config, None, fresh=fresh)
-                return
-            self._check_not_set_back(request, info)
-            self._check_alone(request, uri)
-            storage = storage_of(
-                uri, config.storage_options, fsync=config.fsync, objects=self._objects
-            )
-            root = StateRoot(uri, storage)
-            self._loader.check(root, query_id, info.name)
-            epoch = self._epochs.of(query_id, run_id, root)
+        try:
+            with self._alone(query_id):
+                if not self.is_bound(query_id, run_id):
+                    self._bind(request, info, still_newest)
+        except (IncompleteBatchError, LostBatchError) as error:
+            self._publisher.refuse(query_id, run_id, error)
+            raise
+
+    def _bind(
+        self,
+        request: coordinator_pb2.BeginBatchRequest,
+        info: QueryInfo,
+        still_newest: Callable[[], None],
+    ) -> None:
+        query_id, run_id = request.query_id, request.run_id
+        config = self._configs.find(request.config_id)
+        uri = _root_uri(config, info)
+        if not uri:
+            self._epochs.of(query_id, run_id)
+            # If a newer run started meanwhile, this epoch must stay unused: it may be larger
+            # than that of the newer run.
             still_newest()
-            before = self._roots.of(query_id)
-            # Another driver may have run the job in between, and have ended. The epochs show that
-            # until the run is bound, however often binding fails.
-            fresh = before is None or before.uri != root.uri or epoch != before.epoch + 1
-            # Batches of an earlier run of this driver get their manifests from its commit rounds.
-            complete_to = request.batch_id - 1 if fresh else self._committed(query_id)
-            loaded = self._loader.load(
-                JobRoot(query_id, run_id, config, root, epoch=epoch),
-                info.name,
-                request.batch_id,
-                complete_to=complete_to,
-                start=self._start(query_id),
-            )
-            self._check_claims(loaded, info)
-            self._take(request, info, config, loaded, fresh=fresh, complete_to=complete_to)
-            if self._endpoints is not None:
-                self._endpoints.publish(uri, storage)
-            _log.info(
-                "job %r begins at batch %d with epoch %d; its state is kept in %s "
-                "(%d checkpoints, first batch %d)",
-                info.name,
-                request.batch_id,
-                epoch,
-                uri,
-                len(loaded.checkpoints()),
-                loaded.first_batch,
-            )
+            fresh = self._roots.of(query_id) is not None
+            self._take(request, info, config, None, fresh=fresh)
+            return
+        self._check_not_set_back(request, info)
+        self._check_alone(request, uri)
+        storage = storage_of(uri, config.storage_options, fsync=config.fsync, objects=self._objects)
+        root = StateRoot(uri, storage)
+        self._loader.check(root, query_id, info.name)
+        epoch = self._epochs.of(query_id, run_id, root)
+        still_newest()
+        before = self._roots.of(query_id)
+        # Another driver may have run the job in between, and have ended. The epochs show that
+        # until the run is bound, however often binding fails.
+        fresh = before is None or before.uri != root.uri or epoch != before.epoch + 1
+        # Batches of an earlier run of this driver get their manifests from its commit rounds.
+        complete_to = request.batch_id - 1 if fresh else self._committed(query_id)
+        loaded = self._loader.load(
+            JobRoot(query_id, run_id, config, root, epoch=epoch),
+            info.name,
+            request.batch_id,
+            complete_to=complete_to,
+            start=self._start(query_id),
+        )
+        self._check_claims(loaded, info)
+        self._take(request, info, config, loaded, fresh=fresh, complete_to=complete_to)
+        if self._endpoints is not None:
+            self._endpoints.publish(uri, storage)
+        _log.info(
+            "job %r begins at batch %d with epoch %d; its state is kept in %s "
+            "(%d checkpoints, first batch %d)",
+            info.name,
+            request.batch_id,
+            epoch,
+            uri,
+            len(loaded.checkpoints()),
+            loaded.first_batch,
+        )
 
     def forget(self, query_id: bytes) -> None:
         """Forgets a dropped query; its files stay."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.checkpoints.metadata import size_bytes
+from queryable_state.server.coordinator.checkpoints.snapshot_writer import size_bytes
 from queryable_state.v1 import status_pb2
 
 if TYPE_CHECKING:
