@@ -16,7 +16,10 @@ from queryable_state.server.coordinator.batches.commit_publisher import CommitPu
 from queryable_state.server.coordinator.batches.manifests import Manifests
 from queryable_state.server.coordinator.batches.pending_timers import PendingTimers
 from queryable_state.server.coordinator.batches.run_operators import RunOperators
-from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
+from queryable_state.server.coordinator.checkpoints.checkpointer import Checkpointer
+from queryable_state.server.coordinator.checkpoints.history import CheckpointHistory
+from queryable_state.server.coordinator.checkpoints.snapshot_writer import SnapshotWriter
+from queryable_state.server.coordinator.checkpoints.snapshots import Snapshots
 from queryable_state.server.coordinator.model.epochs import Epochs
 from queryable_state.server.coordinator.model.job_config import JobConfig, JobConfigs
 from queryable_state.server.coordinator.model.state import CoordinatorState
@@ -108,8 +111,16 @@ class Driver:
             facts,
             settle_timeout_s=1.0,
         )
-        self.checkpointing = Checkpointing(
-            engine, self.state, self.roots, clients, self.commits, settled
+        snapshots = Snapshots(self.state, self.roots)
+        writer = SnapshotWriter(engine, snapshots, clients)
+        self.checkpointer = Checkpointer(
+            engine,
+            self.roots,
+            snapshots,
+            writer,
+            CheckpointHistory(),
+            settled,
+            wall_ms=self.state.wall_ms,
         )
 
     def advance(self, ms: int) -> None:
@@ -120,7 +131,7 @@ class Driver:
             self.leases.tick()
 
     def close(self) -> None:
-        self.checkpointing.close()
+        self.checkpointer.close()
         self.publisher.close()
 
 

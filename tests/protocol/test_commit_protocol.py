@@ -190,7 +190,7 @@ class CommitProtocol(Spark):
     @rule()
     def a_checkpoint_is_taken(self) -> None:
         with contextlib.suppress(QueryableStateError):
-            self.driver.checkpointing.checkpointer.trigger(QUERY, 0.2)
+            self.driver.checkpointer.trigger(QUERY, 0.2)
 
     @precondition(lambda self: len(self.intact()) > 1)
     @rule()

@@ -1,4 +1,4 @@
-"""The coordinator as the driver uses it: lifecycle, jobs, checkpoints and savepoints."""
+"""The coordinator as the driver uses it: its components, connected, and their life."""
 
 from __future__ import annotations
 
@@ -10,27 +10,56 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+from queryable_state.server.checkpoint.file_systems.object_storage import MemoryObjectStore
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
-from queryable_state.server.coordinator.coordinator_parts import CoordinatorParts
+from queryable_state.server.coordinator.batch_coordinator import BatchCoordinator
+from queryable_state.server.coordinator.batches.batches import Batches
+from queryable_state.server.coordinator.batches.catalog import Catalog
+from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
+from queryable_state.server.coordinator.batches.manifests import Manifests
+from queryable_state.server.coordinator.batches.marker_batches import MarkerBatches
+from queryable_state.server.coordinator.batches.pending_timers import PendingTimers
+from queryable_state.server.coordinator.batches.run_operators import RunOperators
+from queryable_state.server.coordinator.checkpoints.checkpointer import Checkpointer
+from queryable_state.server.coordinator.checkpoints.history import CheckpointHistory
+from queryable_state.server.coordinator.checkpoints.job_ends import JobEnds
+from queryable_state.server.coordinator.checkpoints.savepoints import Savepoints
+from queryable_state.server.coordinator.checkpoints.snapshot_writer import SnapshotWriter
+from queryable_state.server.coordinator.checkpoints.snapshots import Snapshots
+from queryable_state.server.coordinator.model.epochs import Epochs
+from queryable_state.server.coordinator.model.job_config import JobConfigs
 from queryable_state.server.coordinator.model.run import RunStart
+from queryable_state.server.coordinator.model.state import CoordinatorState
+from queryable_state.server.coordinator.port import CoordinatorPort, DriverMetricsPort, SecretFile
+from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits, Watcher
+from queryable_state.server.coordinator.recovery.idle_restorer import IdleRestorer
+from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
+from queryable_state.server.coordinator.recovery.run_binder import RunBinder
+from queryable_state.server.coordinator.roots.endpoint_files import EndpointFiles
+from queryable_state.server.coordinator.roots.fencing import Fencing
+from queryable_state.server.coordinator.roots.job_roots import JobRoots
+from queryable_state.server.coordinator.servers.leases import Leases
+from queryable_state.server.coordinator.servers.state_server_clients import (
+    StateServerClients,
+    shutdown_servers,
+)
+from queryable_state.server.coordinator.servers.subtasks import Subtasks
+from queryable_state.server.coordinator.service import CoordinatorService
+from queryable_state.server.coordinator.status.job_facts import FactTable
+from queryable_state.server.coordinator.status.job_status import JobStatus
+from queryable_state.server.coordinator.status.load_table import LoadTable
+from queryable_state.server.coordinator.status.server_list import ServerList
 from queryable_state.server.lease_clock import lease_ms
+from queryable_state.server.metrics.collectors.driver_metrics import DriverMetrics
 from queryable_state.wire.errors import QueryableStateError, RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
-    from queryable_state.server.checkpoint.file_systems.object_storage import MemoryObjectStore
-    from queryable_state.server.coordinator.batches.catalog import JobView
-    from queryable_state.server.coordinator.checkpoints.history import CheckpointReport
     from queryable_state.server.coordinator.model.engine import Engine
-    from queryable_state.server.coordinator.model.job_config import JobConfig
     from queryable_state.server.coordinator.model.operators import OperatorLayout
     from queryable_state.server.coordinator.settings import CoordinatorSettings
-    from queryable_state.server.coordinator.status.reports import BatchReport, RunFailure
-    from queryable_state.v1 import registration_pb2
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +74,7 @@ class Coordinator:
     Lives in the driver: `start` (or `with`) opens its port and starts its threads, `close` tells
     all state servers to drain and exit, waits for them within `stop_timeout_s`, and ends; both are
     idempotent, a closed one cannot be started again. All methods may be called from every thread.
+    A call that one component answers is that component's method, whose docstring is its contract.
     """
 
     def __init__(
@@ -59,12 +89,144 @@ class Coordinator:
             settings = replace(settings, secret=secrets.token_urlsafe(32))
         self._settings = settings
         self._engine = engine
-        self._parts = CoordinatorParts(engine, settings, clock_ms=clock_ms, wall_ms=wall_ms)
         self._lock = threading.Lock()
         self._running: ExitStack | None = None
         self._address: str | None = None
         self._secret_file: Path | None = None
         self._closed = False
+
+        state = CoordinatorState(settings, clock_ms=clock_ms, wall_ms=wall_ms)
+        configs = JobConfigs()
+        self._leases = Leases(state)
+        self._catalog = Catalog(state)
+        timers = PendingTimers(state)
+        self._facts = FactTable(wall_ms)
+        batches = Batches(state)
+        self._clients = StateServerClients(
+            settings.secret,
+            timeout_ms=settings.push_timeout_ms,
+            connector=settings.tls.connector(),
+        )
+        roots = JobRoots()
+        self.objects = MemoryObjectStore()
+        """The files of `driver:` roots."""
+        self._endpoints = EndpointFiles(
+            settings.application, settings.secret, wall_ms, enabled=settings.endpoint_files
+        )
+        self._fencing = Fencing(engine, state, roots, self._clients, look_s=settings.heartbeat_s)
+        self._operators = RunOperators(state)
+        self._plans = RestorePlans(engine, state, roots)
+        published = threading.Event()
+        self._publisher = CommitPublisher(
+            batches,
+            self._operators,
+            timers,
+            Manifests(engine, state, self._operators, roots, self._fencing),
+            self._clients,
+            engine,
+            roots,
+            self._fencing,
+            published,
+            self._facts,
+            strict=settings.strict,
+            strict_determinism=settings.strict_determinism,
+            manifest_timeout_s=settings.manifest_timeout_ms / 1000,
+        )
+        self._run_binder = RunBinder(
+            engine,
+            state,
+            configs,
+            roots,
+            Epochs(),
+            self.objects,
+            self._publisher,
+            self._clients,
+            endpoints=self._endpoints,
+            strict=settings.strict,
+        )
+        self._commits = BatchCommits(
+            engine, self._run_binder, batches, self._operators, self._publisher
+        )
+        self._marker_batches = MarkerBatches(
+            engine, state, self._publisher, next_timers=timers.next
+        )
+        self._batch_coordinator = BatchCoordinator(
+            engine,
+            self._run_binder,
+            self._fencing,
+            roots,
+            self._plans,
+            Subtasks(state),
+            batches,
+            self._operators,
+            self._catalog,
+            self._publisher,
+            self._facts,
+            settle_timeout_s=settings.push_timeout_ms / 1000,
+        )
+        self._idle_restorer = IdleRestorer(
+            engine,
+            state,
+            roots,
+            self._run_binder,
+            self._plans,
+            self._commits,
+            self._clients,
+            look_s=settings.reopen_after_ms / 1000,
+        )
+        snapshots = Snapshots(state, roots)
+        writer = SnapshotWriter(engine, snapshots, self._clients)
+        history = CheckpointHistory()
+        self._checkpointer = Checkpointer(
+            engine, roots, snapshots, writer, history, published, wall_ms=wall_ms
+        )
+        ends = JobEnds(engine, self._commits, roots, snapshots, writer)
+        self._savepoints = Savepoints(
+            engine, roots, snapshots, writer, history, ends, wall_ms=wall_ms
+        )
+        self._load = LoadTable(wall_ms)
+        self._job_status = JobStatus(
+            state, self._catalog, roots, history, writer, self._facts, self._load
+        )
+        self._servers = ServerList(state, self._load)
+        self._metrics_port = DriverMetricsPort(
+            settings,
+            DriverMetrics(self._catalog, self._job_status, self._servers, history),
+        )
+        self._watcher = Watcher(
+            engine,
+            self._leases,
+            batches,
+            self._catalog,
+            self._publisher,
+            self._clients,
+            forget=self._forget,
+            retained_finished_jobs=settings.retained_finished_jobs,
+        )
+
+        # Calls of the driver, each bound to the component that answers it.
+        self.configure = configs.configure
+        self.continued = self._batch_coordinator.continued
+        self.is_sealed = self._commits.is_sealed
+        self.batch_committed = self._commits.batch_committed
+        self.settle = self._commits.settle
+        self.recover = self._idle_restorer.keep_open
+        self.await_recovered = self._idle_restorer.await_open
+        self.owes_batch = self._marker_batches.owes_batch
+        self.next_timers = timers.next
+        self.jobs = self._catalog.list_jobs
+        self.states = self._catalog.list_states
+        self.location = self._catalog.locate
+        self.proxy_addresses = self._leases.proxy_addresses
+        self.tick = self._leases.tick
+        self.batch_reported = self._facts.batch_reported
+        self.run_failed = self._facts.run_failed
+        self.restarts_watched = self._facts.restarts_watched
+        self.restart_pending = self._facts.restart_pending
+        self.trigger_checkpoint = self._checkpointer.trigger
+        self.trigger_savepoint = self._savepoints.trigger
+        self.checkpoints = history.of
+        self.job_cancelled = ends.cancelled
 
     def start(self) -> Self:
         """Opens the port; raises `InvalidRequestError` if none of the setting is free."""
@@ -73,7 +235,7 @@ class Coordinator:
                 raise RetryLaterError("this coordinator is closed: make a new one")
             if self._running is None:
                 with ExitStack() as stack:
-                    self._address, self._secret_file = self._parts.start(stack)
+                    self._start(stack)
                     self._running = stack.pop_all()
         return self
 
@@ -84,9 +246,7 @@ class Coordinator:
             if running is not None:
                 running.close()
 
-    def stop(self) -> None:
-        """The same as `close`."""
-        self.close()
+    stop = close
 
     def __enter__(self) -> Self:
         return self.start()
@@ -104,7 +264,7 @@ class Coordinator:
     @property
     def metrics_address(self) -> str:
         """HOST:PORT of the metrics of the driver, once started; empty: it has no such port."""
-        return self._parts.metrics_port.address
+        return self._metrics_port.address
 
     @property
     def secret(self) -> str:
@@ -118,11 +278,6 @@ class Coordinator:
             raise RetryLaterError("the coordinator has no secret file before it is started")
         return self._secret_file
 
-    @property
-    def objects(self) -> MemoryObjectStore:
-        """The files of `driver:` roots."""
-        return self._parts.objects
-
     def publish_endpoint(self, folder: str, storage_options: Mapping[str, Any]) -> None:
         """Writes the endpoint file of this driver into a folder until `close`. I/O.
 
@@ -134,14 +289,7 @@ class Coordinator:
         except QueryableStateError as problem:
             _log.warning("the endpoint file of %s is not written: %s", folder, problem)
             return
-        self._parts.endpoints.publish(folder, storage)
-
-    def configure(self, config_id: str, config: JobConfig) -> None:
-        """Sets how the jobs keep their state whose operators carry this id; before they start.
-
-        An empty id: the jobs of operators that carry none, or one that is not known.
-        """
-        self._parts.configs.configure(config_id, config)
+        self._endpoints.publish(folder, storage)
 
     def run_started(
         self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]
@@ -152,126 +300,64 @@ class Coordinator:
         if info is not None:
             after = self._engine.newest_commit(query_id)
             start = RunStart(config_id=config_id, operators=tuple(operators), after=after)
-            self._parts.operators.started(query_id, info, start)
-
-    def continued(
-        self, query_id: bytes, batch_id: int, config_id: str, timeout_s: float
-    ) -> AbstractSet[str]:
-        """Same contract as `BatchCoordinator.continued`."""
-        return self._parts.batch_coordinator.continued(query_id, batch_id, config_id, timeout_s)
-
-    def is_sealed(
-        self, query_id: bytes, batch_id: int, operators: Iterable[OperatorLayout]
-    ) -> bool:
-        """Whether servers report seals of all subtasks of a batch that is not committed yet."""
-        return self._parts.commits.is_sealed(query_id, batch_id, operators)
-
-    def recover(self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]) -> bool:
-        """Has durable state of a query's newest run opened; whether there is any. Waits not."""
-        return self._parts.idle_restorer.keep_open(query_id, config_id, operators)
-
-    def await_recovered(self, query_id: bytes, timeout_s: float) -> bool:
-        """Waits until that is open, or left to the next batch; False: not in time."""
-        return self._parts.idle_restorer.await_open(query_id, timeout_s)
-
-    def jobs(self) -> list[JobView]:
-        """Every job known, by first contact."""
-        return self._parts.catalog.list_jobs()
-
-    def states(self, job: str = "") -> list[registration_pb2.StateRegistration]:
-        """The queryable states of a job (id or name), or of all."""
-        return self._parts.catalog.list_states(job)
-
-    def location(self, job: str, state_name: str) -> registration_pb2.StateLocation:
-        """A state's registration and owners, as `LocateState` answers them."""
-        return self._parts.catalog.locate(job, state_name)
-
-    def proxy_addresses(self) -> list[str]:
-        """HOST:PORT of the proxies of the state servers that hold a lease."""
-        return self._parts.leases.proxy_addresses()
+            self._operators.started(query_id, info, start)
 
     def drop_query(self, query_id: bytes) -> None:
         """Forgets an ended query and its state; refuses a running one."""
-        self._parts.clients.drop_query(query_id, self._parts.catalog.drop(query_id))
-        self._parts.forget(query_id)
-
-    def batch_committed(self, query_id: bytes, batch_id: int) -> None:
-        """Tells of a commit, where the engine says so by itself; may be late or repeated."""
-        self._parts.commits.batch_committed(query_id, batch_id)
-
-    def batch_reported(self, query_id: bytes, report: BatchReport) -> None:
-        """Takes the engine's report of a finished batch, for the status of the job."""
-        self._parts.facts.batch_reported(query_id, report)
-
-    def run_failed(self, query_id: bytes, run_id: bytes, failure: RunFailure) -> None:
-        """Takes the cause of a failed run, for the status of the job; once for each run."""
-        self._parts.facts.run_failed(query_id, run_id, failure)
-
-    def restarts_watched(self, query_id: bytes, *, is_watched: bool) -> None:
-        """Tells whether a restart strategy decides on the next failure of a job."""
-        self._parts.facts.restarts_watched(query_id, is_watched=is_watched)
-
-    def restart_pending(self, query_id: bytes, at_ms: int) -> None:
-        """Tells when a failed job starts again, milliseconds since the epoch; 0: not any more."""
-        self._parts.facts.restart_pending(query_id, at_ms)
-
-    def settle(self, query_id: bytes, batch_id: int, timeout_s: float) -> bool:
-        """Tells of a commit, and waits until the state servers answer by it.
-
-        False where the batch is not committed, or not all servers answered in time.
-        """
-        return self._parts.commits.settle(query_id, batch_id, timeout_s)
-
-    def owes_batch(self, query_id: bytes) -> bool:
-        """True while the input so far makes another batch of a query necessary, which Spark plans
-        without input: windows and event-time timers become due, or it is not known yet."""
-        return self._parts.marker_batches.owes_batch(query_id)
-
-    def next_timers(self, query_id: bytes) -> tuple[int | None, int | None]:
-        """The earliest pending timers of a query: processing time and event time, None: none.
-
-        Milliseconds since the epoch, over all subtasks, after the newest published batch: `settle`
-        one first to include it. The processing time is 0, and so due, while the timers of a subtask
-        are not known: before the first batch of a run, and if a server did not report. Both are
-        None for an unknown query, and before the operators of a driver's first run have begun:
-        every run must start with one batch.
-        """
-        return self._parts.timers.next(query_id)
-
-    def trigger_checkpoint(self, query_id: bytes, timeout_s: float) -> CheckpointMetadata:
-        """Takes a checkpoint now, or as soon as the job can be written as a whole.
-
-        CheckpointError where the job keeps no durable state, or the checkpoint fails.
-        """
-        return self._parts.checkpointing.checkpointer.trigger(query_id, timeout_s)
-
-    def trigger_savepoint(
-        self, job: str, directory: str = "", *, stop: bool = False, timeout_s: float | None = None
-    ) -> tuple[str, int]:
-        """Writes a savepoint of a job into a new folder; answers its URI, and its batch.
-
-        As `Savepoints.trigger`: an empty `job` is the only one that runs.
-        """
-        savepoints = self._parts.checkpointing.savepoints
-        return savepoints.trigger(job, directory, stop=stop, timeout_s=timeout_s)
-
-    def checkpoints(self, query_id: bytes) -> list[CheckpointReport]:
-        """The attempts at checkpoints and savepoints of a job in this driver, newest first."""
-        return self._parts.checkpointing.history.of(query_id)
-
-    def job_cancelled(self, query_id: bytes, *, discards: bool = False) -> None:
-        """The user has ended a job for good; waits for its end.
-
-        Removes what is stored of it where its configuration says so, or with `discards`, after
-        which the caller removes Spark's checkpoint; a failed job keeps it.
-        """
-        self._parts.checkpointing.ends.cancelled(query_id, discards=discards)
+        self._clients.drop_query(query_id, self._catalog.drop(query_id))
+        self._forget(query_id)
 
     def refresh(self) -> None:
         """Asks the engine at once which queries have ended and why."""
-        self._parts.watcher.look_for_ends()
-        self._parts.watcher.look_for_causes()
+        self._watcher.look_for_ends()
+        self._watcher.look_for_causes()
 
-    def tick(self) -> None:
-        """Brings leases up to the clock; only a clock that does not go by itself needs it."""
-        self._parts.leases.tick()
+    def _start(self, stack: ExitStack) -> None:
+        """Opens the port and starts all threads.
+
+        `stack` gets what ends them, in the opposite order: servers drain while the coordinator
+        still answers them. InvalidRequestError if no port of the settings is free.
+        """
+        settings = self._settings
+        port = CoordinatorPort(
+            CoordinatorService(
+                self._leases,
+                self._batch_coordinator,
+                self._catalog,
+                self._watcher,
+                self.objects,
+                self._savepoints,
+                self._marker_batches,
+                self._job_status,
+                self._servers,
+                self._load,
+                waiting=max(1, settings.workers * 3 // 4),
+            ),
+            settings,
+        )
+        secret_file = SecretFile(settings.secret)
+        self._endpoints.open(port.address, tls=settings.tls.uses_tls)
+        stack.callback(secret_file.remove)
+        stack.callback(self._endpoints.close)
+        stack.callback(port.release)
+        stack.callback(self._clients.close)
+        stack.callback(self._publisher.close)
+        stack.callback(port.close)
+        stack.callback(self._watcher.close)
+        stack.callback(shutdown_servers, self._leases, self._clients, settings.stop_timeout_s)
+        stack.callback(self._checkpointer.close)
+        stack.callback(self._idle_restorer.close)
+        stack.callback(self._fencing.close)
+        self._metrics_port.open(stack)
+        port.start()
+        self._watcher.start()
+        self._fencing.start()
+        self._checkpointer.start()
+        self._address, self._secret_file = port.address, secret_file.path
+
+    def _forget(self, query_id: bytes) -> None:
+        """Forgets a dropped query; its files stay."""
+        self._run_binder.forget(query_id)
+        self._plans.forget(query_id)
+        self._marker_batches.forget(query_id)
+        self._facts.forget(query_id)

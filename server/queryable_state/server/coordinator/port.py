@@ -1,13 +1,21 @@
-"""The coordinator's port."""
+"""Ports of the driver: the coordinator's and that of its metrics; the file with their secret."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
 
 from queryable_state.internal.v1 import coordinator_pb2_grpc
+from queryable_state.server.metrics.access_thread import AccessThread
+from queryable_state.server.metrics.metrics_port import open_metrics_port
+from queryable_state.server.metrics.registry import MetricsRegistry
 from queryable_state.server.security.access.protected_mode import check_listener
 from queryable_state.server.security.server_tls import ServerTls, port_adder
 from queryable_state.server.security.signature_check import SignatureCheck
@@ -18,11 +26,16 @@ from queryable_state.server.serving.ports import (
     SETTING_PREFIX,
     PortSpec,
     bind,
+    frame_ports,
 )
 from queryable_state.wire.addresses import join_address
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
+
     from queryable_state.server.coordinator.settings import CoordinatorSettings
+    from queryable_state.server.metrics.collectors.driver_metrics import DriverMetrics
+
 
 # Whole files of `driver:` roots. Nothing is received of a call without the secret.
 _MESSAGE_BYTES = 1 << 30
@@ -37,6 +50,10 @@ _OPTIONS = (
     ("grpc.max_allowed_incoming_connections", _CONNECTIONS),
     ("grpc.max_send_message_length", -1),
 )
+
+
+_FOLDER_PREFIX = "queryable-state-"
+_FILE_NAME = "secret"
 
 
 class CoordinatorPort:
@@ -84,3 +101,74 @@ class CoordinatorPort:
     def release(self) -> None:
         """Lets the threads go, once nothing is asked any more."""
         self._workers.shutdown()
+
+
+class DriverMetricsPort:
+    """Serves the metrics of one coordinator, if a port is set."""
+
+    def __init__(self, settings: CoordinatorSettings, metrics: DriverMetrics) -> None:
+        self._settings = settings
+        self.registry = MetricsRegistry()
+        self.registry.add(metrics.collect)
+        self.address = ""
+        """HOST:PORT on which it listens; empty: there is none."""
+
+    def open(self, stack: ExitStack) -> None:
+        """Serves until `stack` ends; raises `InvalidRequestError` in protected mode."""
+        settings = self._settings
+        spec = frame_ports(settings.driver_metrics_ports, SETTING_PREFIX + "driver_metrics_ports")
+        if spec is None:
+            return
+        authorize = None
+        if settings.access.authenticates:
+            access = AccessThread(settings.access)
+            stack.callback(access.close)
+            authorize = access.authorize
+        port = open_metrics_port(
+            self.registry,
+            spec,
+            settings.host,
+            stack,
+            tls=ServerTls.of(settings.tls),
+            authorize=authorize,
+            insecure=settings.insecure,
+        )
+        self.address = join_address(settings.host, port) if port else ""
+
+
+class SecretFile:
+    """A file that only its owner can read, in a folder of its own.
+
+    Held under `flock` while valid. The next driver of this user removes an unlocked file, which
+    a killed driver has left.
+    """
+
+    def __init__(self, secret: str) -> None:
+        _remove_abandoned()
+        self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
+        self.path = self._folder / _FILE_NAME
+        written = self._folder / "new"
+        self._descriptor = os.open(written, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        os.write(self._descriptor, secret.encode())
+        # Only now it has the name that others look for.
+        written.rename(self.path)
+
+    def remove(self) -> None:
+        """Removes file and folder; may be repeated."""
+        if self._descriptor >= 0:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _remove_abandoned() -> None:
+    for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*/{_FILE_NAME}"):
+        try:
+            with path.open() as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+                path.parent.rmdir()
+        except OSError:
+            # In use, gone, or another user's.
+            continue

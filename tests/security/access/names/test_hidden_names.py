@@ -63,7 +63,7 @@ async def payroll(cluster: InProcessCluster) -> Run:
 
 def run_of(cluster: InProcessCluster, query_id: bytes) -> Run:
     coordinator: Any = cluster.coordinator.coordinator
-    job = coordinator._parts.catalog._state.jobs.find(query_id)
+    job = coordinator._catalog._state.jobs.find(query_id)
     run: Run = job.run
     return run
 

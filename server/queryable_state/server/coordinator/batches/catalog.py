@@ -113,8 +113,8 @@ class Catalog:
         with self._state.transaction():
             return [self.view(job) for job in self._state.jobs]
 
-    def list_states(self, job_text: str) -> list[registration_pb2.StateRegistration]:
-        """The queryable states of a job, or of all, by job and queryable name."""
+    def list_states(self, job_text: str = "") -> list[registration_pb2.StateRegistration]:
+        """The queryable states of a job (id or name), or of all, by job and queryable name."""
         state = self._state
         with state.transaction():
             jobs = [state.jobs.resolve(job_text)] if job_text else list(state.jobs)

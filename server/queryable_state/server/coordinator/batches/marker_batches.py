@@ -158,8 +158,8 @@ class MarkerBatches:
         )
 
     def owes_batch(self, query_id: bytes) -> bool:
-        """True if the input so far makes another batch of the query necessary, or if that is not
-        known yet; processing-time timers do not count."""
+        """True while the input so far makes another batch of a query necessary, which Spark plans
+        without input: windows and event-time timers become due, or it is not known yet."""
         newest = self._newest(
             lambda job: (
                 job.query_id == query_id

@@ -53,7 +53,14 @@ class PendingTimers:
                     timers[seal.operator_uid, seal.subtask] = _reported(seal)
 
     def next(self, query_id: bytes) -> tuple[int | None, int | None]:
-        """Same contract as `Coordinator.next_timers`."""
+        """The earliest pending timers of a query: processing time and event time, None: none.
+
+        Milliseconds since the epoch, over all subtasks, after the newest published batch: `settle`
+        one first to include it. The processing time is 0, and so due, while the timers of a subtask
+        are not known: before the first batch of a run, and if a server did not report. Both are
+        None for an unknown query, and before the operators of a driver's first run have begun:
+        every run must start with one batch.
+        """
         state = self._state
         with state.transaction():
             job = state.jobs.find(query_id)

@@ -97,7 +97,7 @@ class CheckpointHistory:
                 reports.append(report)
 
     def of(self, query_id: bytes) -> list[CheckpointReport]:
-        """The attempts of a query, newest first."""
+        """The attempts at checkpoints and savepoints of a query in this driver, newest first."""
         with self._lock:
             return list(reversed(self._reports.get(query_id, ())))
 

@@ -43,6 +43,8 @@ class JobEnds:
     def cancelled(self, query_id: bytes, *, discards: bool = False) -> None:
         """Removes the root of a cancelled job, if its configuration says so or with `discards`.
 
+        The user has ended the job for good; waits for its end. With `discards` the caller removes
+        Spark's checkpoint afterwards.
         A failed job, and a job whose root another run has taken over, keep their files.
         """
         root = self._roots.of(query_id)

@@ -64,7 +64,7 @@ class Savepoints:
         self._wall_ms = wall_ms
 
     def trigger(
-        self, job: str, directory: str, *, stop: bool, timeout_s: float | None
+        self, job: str, directory: str = "", *, stop: bool = False, timeout_s: float | None = None
     ) -> tuple[str, int]:
         """Writes a savepoint into a new folder of `directory`; returns its URI and its batch.
 

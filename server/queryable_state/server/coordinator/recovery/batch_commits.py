@@ -53,7 +53,7 @@ class BatchCommits:
         self._publisher = publisher
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
-        """Handles a report that a batch is committed.
+        """Handles the engine's report that a batch is committed; may be late or repeated.
 
         The report is trusted if this run has begun the batch; else Spark is asked.
         """
@@ -98,7 +98,10 @@ class BatchCommits:
         return self._operators.have_sealed(batch_id, operators, seals.values())
 
     def settle(self, query_id: bytes, batch_id: int, timeout_s: float) -> bool:
-        """Records the commit of a batch, and waits until it is published; False if it is not."""
+        """Records the commit of a batch, and waits until the state servers answer by it.
+
+        False if the batch is not committed, or not all servers answered in time.
+        """
         self.batch_committed(query_id, batch_id)
         if self._batches.committed(query_id) < batch_id:
             return False

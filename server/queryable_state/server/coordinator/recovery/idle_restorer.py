@@ -102,7 +102,7 @@ class IdleRestorer:
     ) -> bool:
         """Starts to keep the operators of a query's newest run open; returns at once.
 
-        True if the run continues from stored state.
+        True if the run continues from stored state, which `await_open` waits for.
         """
         info = self._engine.query(query_id)
         if info is None or not self._run_binder.is_durable(config_id, info):

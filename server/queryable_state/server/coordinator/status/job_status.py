@@ -23,7 +23,8 @@ from queryable_state.v1 import query_pb2, registration_pb2, status_pb2
 if TYPE_CHECKING:
     from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.coordinator.batches.catalog import Catalog
-    from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
+    from queryable_state.server.coordinator.checkpoints.history import CheckpointHistory
+    from queryable_state.server.coordinator.checkpoints.snapshot_writer import SnapshotWriter
     from queryable_state.server.coordinator.model.jobs import Job
     from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.roots.job_roots import JobRoots
@@ -42,14 +43,16 @@ class JobStatus:
         state: CoordinatorState,
         catalog: Catalog,
         roots: JobRoots,
-        checkpointing: Checkpointing,
+        history: CheckpointHistory,
+        writer: SnapshotWriter,
         facts: FactTable,
         load: LoadTable,
     ) -> None:
         self._state = state
         self._catalog = catalog
         self._roots = roots
-        self._checkpointing = checkpointing
+        self._history = history
+        self._writer = writer
         self._facts = facts
         self._load = load
         self._healths: dict[bytes, tuple[float, registration_pb2.JobInfo]] = {}
@@ -164,10 +167,10 @@ class JobStatus:
             checkpoint_status(
                 self._roots.of(query_id),
                 self._roots.config(query_id),
-                self._checkpointing.history.of(query_id),
+                self._history.of(query_id),
             )
         )
-        progress = self._checkpointing.writer.progress(query_id)
+        progress = self._writer.progress(query_id)
         if progress is not None and progress.savepoint:
             description.savepoints.append(progress)
         elif progress is not None:
