@@ -9,8 +9,7 @@ import pytest
 
 from queryable_state.client import Clock, QueryableStateClient, TimeWindow
 from queryable_state.server.testing.changes import ReplaceList, Windows
-from queryable_state.server.testing.cluster import InProcessCluster, declare
-from queryable_state.server.testing.job import windowed
+from queryable_state.server.testing.cluster import InProcessCluster, declare, windowed
 from queryable_state.v1 import registration_pb2
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from queryable_state.server.testing.cluster import declare
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from queryable_state.server.testing.job import InProcessJob
+    from queryable_state.server.testing.cluster import InProcessJob
 
 pytestmark = pytest.mark.slow
 

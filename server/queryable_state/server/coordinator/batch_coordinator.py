@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
 from queryable_state.server.coordinator.model.jobs import check_id
-from queryable_state.server.coordinator.roots.registrations import check_states
 from queryable_state.wire.calls.retrying import RetryPolicy, retrying_blocking
 from queryable_state.wire.errors import (
     InvalidRequestError,
@@ -198,14 +197,9 @@ class BatchCoordinator:
     ) -> coordinator_pb2.RegisterStatesResponse:
         """Registers all states of an operator, or none of them."""
         _check_subtask(request.subtask)
-        info = self._query(request.subtask.query_id)
-        query_id, uid = request.subtask.query_id, request.subtask.operator_uid
-        root = self._roots.of(query_id)
-        if root is not None:
-            check_states(root, uid, request.operator_name, request.states)
-        states = self._catalog.register_states(request, info)
-        if root is not None:
-            self._catalog.keep(root)
+        query_id = request.subtask.query_id
+        info = self._query(query_id)
+        states = self._catalog.register_states(request, info, self._roots.of(query_id))
         return coordinator_pb2.RegisterStatesResponse(states=states)
 
     def _await_manifest(self, query_id: bytes, batch_id: int) -> None:

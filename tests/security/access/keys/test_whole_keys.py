@@ -8,8 +8,7 @@ import pytest
 from tests.security.access.sites import RULES, Asker, hello, send, token
 
 from queryable_state.server.testing.changes import Windows
-from queryable_state.server.testing.cluster import declare
-from queryable_state.server.testing.job import windowed
+from queryable_state.server.testing.cluster import declare, windowed
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
 from queryable_state.wire.keys.key_groups import KeyGroups

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.model.jobs import FINISHED, RUNNING
 from queryable_state.server.coordinator.model.registrations import OperatorClaim
-from queryable_state.server.coordinator.roots.registrations import keep_registrations
+from queryable_state.server.coordinator.roots.registrations import check_states, keep_registrations
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import (
     AmbiguousJobError,
@@ -53,7 +53,7 @@ class JobView:
 
 
 class Catalog:
-    """Registers, finds, lists and forgets jobs and states. Thread-safe; only `keep` does I/O."""
+    """Registers, finds, lists and forgets jobs and states. Thread-safe; registration does I/O."""
 
     def __init__(self, state: CoordinatorState) -> None:
         self._state = state
@@ -62,24 +62,32 @@ class Catalog:
         self._locations: dict[int, registration_pb2.StateLocation] = {}
 
     def register_states(
-        self, request: coordinator_pb2.RegisterStatesRequest, info: QueryInfo
+        self,
+        request: coordinator_pb2.RegisterStatesRequest,
+        info: QueryInfo,
+        root: JobRoot | None,
     ) -> list[registration_pb2.StateRegistration]:
-        """Registers all states of an operator, or none of them."""
+        """Registers all states of an operator, or none of them, and writes them to the job's root.
+
+        Refuses states that differ from those of the root.
+        """
+        uid = request.subtask.operator_uid
+        if root is not None:
+            check_states(root, uid, request.operator_name, request.states)
         with self._state.transaction():
             job = self._state.enter(request.subtask.query_id, info)
             operator = OperatorClaim(
                 job_id=job.query_id,
                 job_name=job.name,
-                uid=request.subtask.operator_uid,
+                uid=uid,
                 name=request.operator_name,
                 depth=request.operator_depth,
                 max_parallelism=request.subtask.max_parallelism,
             )
-            return self._state.states.register(operator, request.states)
-
-    def keep(self, root: JobRoot) -> None:
-        """Writes the states of a job to its root, if they changed since the last write. I/O."""
-        keep_registrations(self._state, root)
+            states = self._state.states.register(operator, request.states)
+        if root is not None:
+            keep_registrations(self._state, root)
+        return states
 
     def locate(self, job_text: str, state_name: str) -> registration_pb2.StateLocation:
         """A state's registration and the owners of its key groups; callers may not modify it."""
