@@ -149,8 +149,8 @@ class BatchCoordinator:
             self._run_binder.bind(request, info, lambda: _check_run(self._query(query_id), request))
         self._fencing.check_batch(query_id, batch_id)
         clocks = self._clocks(query_id, info, batch_id)
-        self._batches.begin(request, info, clocks)
-        self._publisher.announce(query_id)
+        if self._batches.begin(request, info, clocks):
+            self._publisher.announce(query_id)
         epoch, storage, timeline = self._run_binder.run(query_id, request.run_id)
         if storage.root:
             self._await_manifest(query_id, batch_id - 1)

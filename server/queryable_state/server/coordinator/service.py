@@ -1,7 +1,7 @@
 """The RPCs of the coordinator.
 
-`CoordinatorService` only translates: requests into questions to the leases, the
-authority and the catalog, refusals into statuses.
+`CoordinatorService` only translates: requests into calls of the leases, the batch
+coordinator and the catalog, refusals into statuses.
 """
 
 from __future__ import annotations

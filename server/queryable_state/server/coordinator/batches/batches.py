@@ -69,8 +69,11 @@ class Batches:
         request: coordinator_pb2.BeginBatchRequest,
         info: QueryInfo,
         clocks: Mapping[int, BatchClocks],
-    ) -> None:
-        """Records the begin of a batch, which proves that the batch before it is committed."""
+    ) -> bool:
+        """Records the begin of a batch, which proves that the batch before it is committed.
+
+        True if the newest commit is not published yet.
+        """
         state = self._state
         with state.transaction():
             job = state.enter(request.query_id, info)
@@ -84,6 +87,8 @@ class Batches:
                 job.run.begun_at_ms = state.wall_ms()
             job.run.begin_batch(request.batch_id)
             state.advance_commit(job, request.batch_id - 1)
+            newest = state.commits.version(request.query_id)
+            return not state.commits.is_published(request.query_id, newest)
 
     def begun(
         self,
