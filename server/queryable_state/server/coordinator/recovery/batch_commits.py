@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.wire.errors import QueryableStateError, SupersededError
+from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -82,7 +82,7 @@ class BatchCommits:
                 batch_id=batch_id + 1,
                 config_id=start.config_id,
             )
-            self._run_binder.bind(first, info, lambda: self._check_newest(first))
+            self._run_binder.bind(first, info)
             return
         for batch in range(start.after + 1, batch_id + 1):
             for missed in self._operators.unbegun(query_id, batch):
@@ -106,11 +106,6 @@ class BatchCommits:
         if self._batches.committed(query_id) < batch_id:
             return False
         return self._batches.wait_published(query_id, batch_id, timeout_s)
-
-    def _check_newest(self, request: coordinator_pb2.BeginBatchRequest) -> None:
-        info = self._engine.query(request.query_id)
-        if info is None or info.run_id != request.run_id:
-            raise SupersededError(f"query {request.query_id.hex()} has a newer run")
 
 
 class Watcher:

@@ -241,7 +241,7 @@ class IdleRestorer:
                 batch_id=version + 1,
                 config_id=run.config_id,
             )
-            self._run_binder.bind(first, info, lambda: self._check_newest(run))
+            self._run_binder.bind(first, info)
         root = self._roots.of(run.query_id)
         if root is None:
             return
@@ -340,8 +340,3 @@ class IdleRestorer:
         if holding < executors and now_s >= run.servers_asked_s + self._look_s:
             run.servers_asked_s = now_s
             self._engine.start_servers()
-
-    def _check_newest(self, run: _IdleRun) -> None:
-        info = self._engine.query(run.query_id)
-        if info is None or info.run_id != run.run_id:
-            raise SupersededError(f"query {run.query_id.hex()} has a newer run")

@@ -103,9 +103,11 @@ class RunBinder:
         self,
         request: coordinator_pb2.BeginBatchRequest,
         info: QueryInfo,
-        still_newest: Callable[[], None],
+        still_newest: Callable[[], None] | None = None,
     ) -> None:
         """Binds a run at its first begin; `still_newest` raises if a newer run has taken over.
+
+        Without it, the engine is asked for the newest run.
 
         Raises CheckpointError or RestoreMismatchError if the run cannot continue from the root,
         SupersededError if another driver has. The run processes nothing then. Refuses a run whose
@@ -115,7 +117,7 @@ class RunBinder:
         try:
             with self._alone(query_id):
                 if not self.is_bound(query_id, run_id):
-                    self._bind(request, info, still_newest)
+                    self._bind(request, info, still_newest or (lambda: self._check_newest(request)))
         except (IncompleteBatchError, LostBatchError) as error:
             self._publisher.refuse(query_id, run_id, error)
             raise
@@ -171,6 +173,11 @@ class RunBinder:
             len(loaded.checkpoints()),
             loaded.first_batch,
         )
+
+    def _check_newest(self, request: coordinator_pb2.BeginBatchRequest) -> None:
+        info = self._engine.query(request.query_id)
+        if info is None or info.run_id != request.run_id:
+            raise SupersededError(f"query {request.query_id.hex()} has a newer run")
 
     def forget(self, query_id: bytes) -> None:
         """Forgets a dropped query; its files stay."""
