@@ -89,16 +89,16 @@ class Catalog:
             keep_registrations(self._state, root)
         return states
 
-    def locate(self, job_text: str, state_name: str) -> registration_pb2.StateLocation:
+    def locate(self, job: str, state_name: str) -> registration_pb2.StateLocation:
         """A state's registration and the owners of its key groups; callers may not modify it."""
         state = self._state
         with state.transaction():
-            job = self._job_of(job_text, state_name)
-            job.run.check_not_fenced()
-            states = state.states.queryable(job.query_id)
+            found = self._job_of(job, state_name)
+            found.run.check_not_fenced()
+            states = state.states.queryable(found.query_id)
             if state_name not in states:
-                _check_known([job])
-                raise _unknown_state(state_name, f"job {job.label}", list(states))
+                _check_known([found])
+                raise _unknown_state(state_name, f"job {found.label}", list(states))
             registration = states[state_name]
             version = state.placement.version
             known = self._locations.get(registration.state_id)
@@ -113,7 +113,7 @@ class Catalog:
                     owners=self._owners(registration),
                 )
             if not any(owner.server_id for owner in known.owners):
-                job.run.check_not_refused()
+                found.run.check_not_refused()
             return known
 
     def list_jobs(self) -> list[JobView]:
@@ -121,15 +121,15 @@ class Catalog:
         with self._state.transaction():
             return [self.view(job) for job in self._state.jobs]
 
-    def list_states(self, job_text: str = "") -> list[registration_pb2.StateRegistration]:
+    def list_states(self, job: str = "") -> list[registration_pb2.StateRegistration]:
         """The queryable states of a job (id or name), or of all, by job and queryable name."""
         state = self._state
         with state.transaction():
-            jobs = [state.jobs.resolve(job_text)] if job_text else list(state.jobs)
+            jobs = [state.jobs.resolve(job)] if job else list(state.jobs)
             return [
                 registration
-                for job in jobs
-                for registration in state.states.queryable(job.query_id).values()
+                for each in jobs
+                for registration in state.states.queryable(each.query_id).values()
             ]
 
     def running(self) -> list[bytes]:
