@@ -54,6 +54,14 @@ def _waits_for(fd: int) -> bool:
     )
 
 
+def test_a_live_server_is_found_without_its_settings(executor: Executor) -> None:
+    def settings() -> StateServerSettings:
+        raise AssertionError("made although a server lives")
+
+    started = executor.ensure()
+    assert ensure_server(executor.directory.path, settings) == started
+
+
 def test_workers_that_start_together_get_one_server_which_outlives_them(
     executor: Executor, coordinator: InProcessCoordinator
 ) -> None:

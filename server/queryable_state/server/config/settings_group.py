@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -52,6 +53,15 @@ class SettingsGroup:
                 if problem:
                     raise InvalidRequestError(f"{self.named(field.name)}: {problem}")
         self.check_relations()
+
+    def completed(self, **values: Any) -> Self:
+        """A copy with fields that the program fills in, not checked again.
+
+        A task gets settings that the driver has checked, so only what it adds could be wrong.
+        """
+        made = copy.copy(self)
+        vars(made).update(values)
+        return made
 
     def check_relations(self) -> None:
         """Raises InvalidRequestError for values that do not fit together; see `require`."""
