@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.server.cli.process_settings import add_settings, process_settings
-from queryable_state.server.config.parsing import value_of
-from queryable_state.server.config.setting import setting
-from queryable_state.server.config.settings_group import Origin
+from queryable_state.server.config.parser import value_of
+from queryable_state.server.config.setting import Origin, setting
 from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 from queryable_state.server.settings.environment_settings import EnvironmentSettings
 from queryable_state.server.settings.proxy_settings import ProxySettings

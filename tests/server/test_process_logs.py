@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queryable_state.server.config.log_settings import LogSettings
+from queryable_state.server.settings.shared_settings import LogSettings
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ import pytest
 from tests.state_server.executor import Executor, addresses_of, answers
 from tests.waiting import DEADLINE_S, until
 
-from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.serving.listen_settings import ANY_PORTS, ServerPorts
+from queryable_state.server.settings.shared_settings import LogSettings
 from queryable_state.server.state_server.base.parent_process import start_ticks
 from queryable_state.server.state_server.base.server_directory import ServerDirectory
 from queryable_state.server.state_server.launch import ensure_server

@@ -13,9 +13,8 @@ from queryable_state.server.config.effective import (
     as_text,
     effective_settings,
 )
-from queryable_state.server.config.settings_group import Origin
+from queryable_state.server.config.setting import Origin
 from queryable_state.server.config.sources import Source
-from queryable_state.server.settings.application_sources import application_parser
 from queryable_state.server.settings.environment_settings import EnvironmentSettings
 from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
 from queryable_state.streaming.config.job_configuration import configured_backend
@@ -25,7 +24,7 @@ from queryable_state.streaming.execution.execution_config import ExecutionConfig
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from queryable_state.streaming.config.state_backend import StateBackend
+    from queryable_state.streaming.config.state_backends import StateBackend
     from queryable_state.streaming.execution.configuration import Configuration
 
 
@@ -55,7 +54,7 @@ class ConfiguredOptions(ABC):
         """
         given = configuration.to_dict()
         origins = {key: Origin("Configuration", key) for key in given}
-        parsed = application_parser(EnvironmentSettings).parse(Source(given, origins))
+        parsed = EnvironmentSettings.parser().parse(Source(given, origins))
         values = parsed.values
         settings = dataclasses.replace(
             self.settings,
