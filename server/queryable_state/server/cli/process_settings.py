@@ -69,14 +69,11 @@ def process_settings(
 
 
 def _flags(options: argparse.Namespace) -> Source:
-    given: dict[str, Any] = {
-        name.removeprefix(_DEST): value
-        for name, value in vars(options).items()
-        if name.startswith(_DEST)
+    given = {_DEST + FILE_NAME: options.config, **vars(options)}
+    names = [name.removeprefix(_DEST) for name in given if name.startswith(_DEST)]
+    return {
+        name: (given[_DEST + name], Origin("flag", f"--{name.replace('_', '-')}")) for name in names
     }
-    given[FILE_NAME] = options.config
-    origins = {name: Origin("flag", f"--{name.replace('_', '-')}") for name in given}
-    return Source(given, origins)
 
 
 def _meanings(settings: type[SettingsGroup]) -> dict[str, str]:

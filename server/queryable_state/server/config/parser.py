@@ -251,13 +251,12 @@ class SettingsParser:
         """
         variables = environment_source(environment, (*self.known, FILE_NAME), self._elsewhere)
         sources = [variables, *stronger]
-        files = [str(each.given[FILE_NAME]) for each in sources if each.given.get(FILE_NAME)]
-        if files:
-            sources.insert(0, file_source(files[-1], process, _MAPS))
+        files = [each[FILE_NAME][0] for each in sources if FILE_NAME in each]
+        if file := next(filter(None, reversed(files)), None):
+            sources.insert(0, file_source(str(file), process, _MAPS))
         found = ParsedSettings()
         for source in sources:
-            rest = {name: value for name, value in source.given.items() if name != FILE_NAME}
-            found |= self.parse(Source(rest, source.origins))
+            found |= self.parse({name: source[name] for name in source if name != FILE_NAME})
         return found
 
     def claims(self, key: str) -> bool:
@@ -284,8 +283,7 @@ class SettingsParser:
         values: dict[str, Any] = {}
         options: dict[str, Any] = {}
         origins: dict[str, Origin] = {}
-        for name, given in source.given.items():
-            origin = source.origin(name)
+        for name, (given, origin) in source.items():
             key = self._flink.get(name, name)
             if key in self._fields:
                 target, value = values, _converted(self._fields[key], given, origin)

@@ -12,7 +12,6 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,16 +49,8 @@ _PART: Final = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 _ASSIGNMENT: Final = re.compile(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
 
 
-@dataclass(frozen=True)
-class Source:
-    """The settings of one place, by name, as they stand there."""
-
-    given: Mapping[str, Any]
-    origins: Mapping[str, Origin] = field(default_factory=dict)
-
-    def origin(self, name: str) -> Origin:
-        """Where a setting of this source stands."""
-        return self.origins[name]
+Source = Mapping[str, tuple[Any, Origin]]
+"""The settings of one place by name: each as it stands there, and where it stands."""
 
 
 def environment_source(
@@ -74,15 +65,13 @@ def environment_source(
     names = {_variable_of(name).removeprefix(ENVIRONMENT_PREFIX): name for name in known}
     others = {_variable_of(name).removeprefix(ENVIRONMENT_PREFIX) for name in elsewhere}
     others |= _OTHER_VARIABLES
-    given: dict[str, str] = {}
-    origins: dict[str, Origin] = {}
+    found: dict[str, tuple[str, Origin]] = {}
     for variable, value in environment.items():
         if _is_of_kubernetes(variable, value):
             continue
         suffix = variable.removeprefix(ENVIRONMENT_PREFIX)
         if suffix in names and suffix != variable:
-            given[names[suffix]] = value
-            origins[names[suffix]] = Origin("environment", variable)
+            found[names[suffix]] = value, Origin("environment", variable)
             continue
         if suffix in others and suffix != variable:
             continue
@@ -102,7 +91,7 @@ def environment_source(
                 "lists the settings",
                 variable,
             )
-    return Source(given, origins)
+    return found
 
 
 def file_source(path: str, process: str = "", maps: Collection[str] = ()) -> Source:
@@ -133,17 +122,15 @@ def file_source(path: str, process: str = "", maps: Collection[str] = ()) -> Sou
     if not isinstance(table, Mapping):
         raise InvalidRequestError(f"{_TABLE} in the settings file {path!r} must be a table")
     lines = _lines(text)
-    given: dict[str, Any] = {}
-    origins: dict[str, Origin] = {}
+    found: dict[str, tuple[Any, Origin]] = {}
     own = {name: value for name, value in table.items() if name not in _PROCESSES}
     special = table.get(process, {}) if process else {}
     for part, head in ((own, prefix), (special, f"{prefix}{process}.")):
         for name, value in _flattened(part, "", maps):
             line = lines.get(head + name)
             place = f"file {path}" + (f", line {line}" if line else "")
-            given[name] = value
-            origins[name] = Origin(place, (head + name).removeprefix(prefix))
-    return Source(given, origins)
+            found[name] = value, Origin(place, (head + name).removeprefix(prefix))
+    return found
 
 
 def _flattened(
@@ -180,24 +167,20 @@ def _dotted(name: str) -> str:
 def conf_sources(conf: Mapping[str, str], claims: Callable[[str], bool]) -> tuple[Source, Source]:
     """The settings of Spark's configuration without a prefix, which are those that `claims`
     accepts, and with the prefix `spark.queryable_state.`, which count before them."""
-    prefixed: dict[str, str] = {}
-    bare: dict[str, str] = {}
-    origins: dict[str, Origin] = {}
-    bare_origins: dict[str, Origin] = {}
+    prefixed: dict[str, tuple[str, Origin]] = {}
+    bare: dict[str, tuple[str, Origin]] = {}
     for key, value in conf.items():
         name = key.removeprefix(CONF_PREFIX)
         if name != key:
-            prefixed[name] = value
-            origins[name] = Origin(_place(key, value), key)
+            prefixed[name] = value, Origin(_place(key, value), key)
         elif claims(key):
-            bare[key] = value
-            bare_origins[key] = Origin(_place(key, value), key)
+            bare[key] = value, Origin(_place(key, value), key)
         elif (meant := _meant_key(key)) is not None:
             raise InvalidRequestError(
                 f"{key} ({SPARK}) is not a setting; did you mean {meant!r}? docs/settings.md lists "
                 "the settings"
             )
-    return Source(bare, bare_origins), Source(prefixed, origins)
+    return bare, prefixed
 
 
 def _place(key: str, value: str) -> str:

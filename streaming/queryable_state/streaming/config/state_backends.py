@@ -25,21 +25,24 @@ _DEFAULT_WRITE_BUFFER = 4096
 _TRANSFER_THREADS = 4
 
 
-class StateBackend(ABC):
+class StateBackend:
     """A state backend; a job reads it when it starts."""
 
     kind: ClassVar[Backend]
     """Store of the state while the job runs."""
 
-    @property
-    @abstractmethod
-    def checkpoint_directory(self) -> str | None:
-        """URI under which jobs store checkpoints; None: `state.checkpoints.dir`."""
+    _checkpoint_path: str | None = None
+    _savepoint_path: str | None = None
 
     @property
-    @abstractmethod
+    def checkpoint_directory(self) -> str | None:
+        """URI under which jobs store checkpoints; None: `state.checkpoints.dir`."""
+        return self._checkpoint_path
+
+    @property
     def savepoint_directory(self) -> str | None:
         """URI under which savepoints are stored; None: `state.savepoints.dir`."""
+        return self._savepoint_path
 
 
 class HashMapStateBackend(StateBackend):
@@ -47,14 +50,6 @@ class HashMapStateBackend(StateBackend):
     the location of checkpoints."""
 
     kind: ClassVar[Backend] = "heap"
-
-    @property
-    def checkpoint_directory(self) -> None:
-        return None
-
-    @property
-    def savepoint_directory(self) -> None:
-        return None
 
     def __repr__(self) -> str:
         return "HashMapStateBackend()"
@@ -87,14 +82,6 @@ class MemoryStateBackend(StateBackend):
         self._max_state_size = max_state_size or self.DEFAULT_MAX_STATE_SIZE
         self._asynchronous = _checked_flag(using_asynchronous_snapshots)
 
-    @property
-    def checkpoint_directory(self) -> str | None:
-        return self._checkpoint_path
-
-    @property
-    def savepoint_directory(self) -> str | None:
-        return self._savepoint_path
-
     def get_max_state_size(self) -> int:
         """Maximum bytes of one state of one subtask in a checkpoint."""
         return self._max_state_size
@@ -124,8 +111,8 @@ class FsStateBackend(StateBackend):
         directory = checked_uri(checkpoint_directory_uri, "checkpoint_directory_uri")
         if directory is None:
             raise InvalidRequestError("FsStateBackend needs a checkpoint_directory_uri")
-        self._directory = directory
-        self._savepoints = checked_uri(
+        self._directory = self._checkpoint_path = directory
+        self._savepoint_path = checked_uri(
             default_savepoint_directory_uri, "default_savepoint_directory_uri"
         )
         self._threshold = _unset_below_zero(file_state_size_threshold)
@@ -136,14 +123,6 @@ class FsStateBackend(StateBackend):
             )
         self._write_buffer = _unset_below_zero(write_buffer_size)
         self._asynchronous = _checked_flag(using_asynchronous_snapshots)
-
-    @property
-    def checkpoint_directory(self) -> str:
-        return self._directory
-
-    @property
-    def savepoint_directory(self) -> str | None:
-        return self._savepoints
 
     @property
     def file_threshold(self) -> int | None:
@@ -371,14 +350,6 @@ class CustomStateBackend(StateBackend):
     def __init__(self, factory_class_name: str) -> None:
         load_class(factory_class_name, "create_from_config")
         self._factory = factory_class_name
-
-    @property
-    def checkpoint_directory(self) -> str | None:
-        return None
-
-    @property
-    def savepoint_directory(self) -> str | None:
-        return None
 
     def get_factory(self) -> str:
         """`module.Class` of the factory."""

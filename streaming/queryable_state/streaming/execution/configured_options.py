@@ -14,7 +14,6 @@ from queryable_state.server.config.effective import (
     effective_settings,
 )
 from queryable_state.server.config.setting import Origin
-from queryable_state.server.config.sources import Source
 from queryable_state.server.settings.environment_settings import EnvironmentSettings
 from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
 from queryable_state.streaming.config.job_configuration import configured_backend
@@ -52,9 +51,10 @@ class ConfiguredOptions(ABC):
         Options that the configuration does not have keep their values. Raises InvalidRequestError
         for an unknown key, or if a setting of running state servers would change.
         """
-        given = configuration.to_dict()
-        origins = {key: Origin("Configuration", key) for key in given}
-        parsed = EnvironmentSettings.parser().parse(Source(given, origins))
+        given = configuration.to_dict().items()
+        parsed = EnvironmentSettings.parser().parse(
+            {key: (value, Origin("Configuration", key)) for key, value in given}
+        )
         values = parsed.values
         settings = dataclasses.replace(
             self.settings,
