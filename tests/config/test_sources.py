@@ -141,6 +141,14 @@ def test_a_misspelt_name_in_a_file_is_refused(tmp_path: Path, text: str, meant: 
         application(file)
 
 
+def test_a_file_names_no_other_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("config = 'other.toml'\nlease_ms = 3000\n")
+    assert application(file).lease_ms == 3_000
+    with pytest.raises(InvalidRequestError, match=r"config .*line 1\) is not a setting"):
+        proxy("--config", str(file))
+
+
 @pytest.mark.parametrize(
     ("key", "meant"),
     [

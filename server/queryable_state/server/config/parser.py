@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -250,14 +251,11 @@ class SettingsParser:
         with key and place of an unknown, misspelt or invalid setting.
         """
         variables = environment_source(environment, (*self.known, FILE_NAME), self._elsewhere)
-        sources = [variables, *stronger]
-        files = [each[FILE_NAME][0] for each in sources if FILE_NAME in each]
+        sources = [dict(each) for each in (variables, *stronger)]
+        files = [each.pop(FILE_NAME)[0] for each in sources if FILE_NAME in each]
         if file := next(filter(None, reversed(files)), None):
-            sources.insert(0, file_source(str(file), process, _MAPS))
-        found = ParsedSettings()
-        for source in sources:
-            found |= self.parse({name: source[name] for name in source if name != FILE_NAME})
-        return found
+            sources.insert(0, dict(file_source(str(file), process, _MAPS)))
+        return functools.reduce(ParsedSettings.__or__, map(self.parse, sources))
 
     def claims(self, key: str) -> bool:
         """True if a key of Spark's configuration without a prefix is one of Flink's.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from queryable_state.server.config.limits import Limits
 from queryable_state.server.config.parser import SettingsParser
 from queryable_state.server.config.setting import name_of, setting, settings_of
-from queryable_state.server.config.sources import CONF_PREFIX, conf_sources
+from queryable_state.server.config.sources import CONF_PREFIX, FILE_NAME, conf_sources
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import ListenSettings
@@ -124,7 +124,7 @@ class EnvironmentSettings(
     @classmethod
     def parser(cls) -> SettingsParser:
         """A parser of the settings of an application."""
-        return SettingsParser(cls, _process_names(), is_application=True)
+        return SettingsParser(cls, {*_process_names(), FILE_NAME}, is_application=True)
 
     def with_secret(self) -> EnvironmentSettings:
         """These settings, with a random secret if none is set."""
