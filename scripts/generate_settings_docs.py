@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from generated_page import write_or_check
 
+from queryable_state.server.config.effective import meanings_of
 from queryable_state.server.config.limits import Limits
-from queryable_state.server.config.log_settings import LogSettings
-from queryable_state.server.config.meanings import meanings_of
-from queryable_state.server.config.names import CONF_PREFIX
 from queryable_state.server.config.setting import (
     accepted,
     accepted_text,
@@ -28,11 +26,13 @@ from queryable_state.server.config.setting import (
     type_of,
     unit_of,
 )
+from queryable_state.server.config.sources import CONF_PREFIX
 from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 from queryable_state.server.settings.environment_settings import EnvironmentSettings
-from queryable_state.server.settings.execution_options import OPTIONS
+from queryable_state.server.settings.flink_options import OPTIONS
 from queryable_state.server.settings.proxy_settings import ProxySettings
+from queryable_state.server.settings.shared_settings import LogSettings
 from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings

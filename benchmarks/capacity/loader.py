@@ -13,7 +13,7 @@ from benchmarks.capacity.dataset import DerivedRecords
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queryable_state.server.config.backends import Backend
+    from queryable_state.server.settings.shared_settings import Backend
 
 
 class LoaderHandle(Protocol):

@@ -15,7 +15,7 @@ from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
 
 if TYPE_CHECKING:
     from benchmarks.capacity.loader import LoaderHandle
-    from queryable_state.server.config.backends import Backend
+    from queryable_state.server.settings.shared_settings import Backend
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from benchmarks.recovery.stored_job import StoredJob
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queryable_state.server.config.backends import Backend
+    from queryable_state.server.settings.shared_settings import Backend
 
 QUIET_S = 1.5
 """Pause between two snapshots, so that batches without a snapshot are as frequent."""

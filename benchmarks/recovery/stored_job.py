@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from queryable_state.server.config.backends import Backend
     from queryable_state.server.coordinator.checkpoints.history import CheckpointReport
+    from queryable_state.server.settings.shared_settings import Backend
     from queryable_state.server.state_server.base.server_directory import ServerAddresses
     from queryable_state.streaming.runtime.stage import StageTask
 

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from queryable_state.server.config.limits import Limits
-from queryable_state.server.config.log_settings import LogSettings
-from queryable_state.server.config.setting import accepted, type_of
-from queryable_state.server.config.settings_group import Origin, SettingsGroup
+from queryable_state.server.config.setting import Origin, SettingsGroup, accepted, type_of
 from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 from queryable_state.server.settings.environment_settings import EnvironmentSettings
 from queryable_state.server.settings.proxy_settings import ProxySettings
+from queryable_state.server.settings.shared_settings import LogSettings
 from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings

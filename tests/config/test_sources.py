@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.server.cli.process_settings import add_settings, process_settings
-from queryable_state.server.config.parsing import value_of
-from queryable_state.server.config.setting import setting
-from queryable_state.server.config.settings_group import Origin
+from queryable_state.server.config.parser import value_of
+from queryable_state.server.config.setting import Origin, setting
 from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 from queryable_state.server.settings.environment_settings import EnvironmentSettings
 from queryable_state.server.settings.proxy_settings import ProxySettings
@@ -140,6 +139,14 @@ def test_a_misspelt_name_in_a_file_is_refused(tmp_path: Path, text: str, meant: 
     file.write_text(text)
     with pytest.raises(InvalidRequestError, match=meant):
         application(file)
+
+
+def test_a_file_names_no_other_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("config = 'other.toml'\nlease_ms = 3000\n")
+    assert application(file).lease_ms == 3_000
+    with pytest.raises(InvalidRequestError, match=r"config .*line 1\) is not a setting"):
+        proxy("--config", str(file))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queryable_state.server.config.log_settings import LogSettings
+from queryable_state.server.settings.shared_settings import LogSettings
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ PROGRAM = """
 import logging, os, sys
 from pathlib import Path
 from queryable_state.server.process.logs import log_to_file
-from queryable_state.server.config.log_settings import LogSettings
+from queryable_state.server.settings.shared_settings import LogSettings
 log_to_file(Path(sys.argv[1]), LogSettings(log_level="WARNING", log_file_bytes=2000, log_files=2))
 log = logging.getLogger("some.logger")
 for number in range(200):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.waiting import DEADLINE_S
 
-from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.serving.listen_settings import ANY_PORTS
+from queryable_state.server.settings.shared_settings import LogSettings
 from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.state_server.settings import StateServerSettings
 from queryable_state.wire.errors import InvalidRequestError, RetryLaterError

@@ -18,9 +18,9 @@ import pytest
 from tests.state_server.executor import Executor, addresses_of, answers
 from tests.waiting import DEADLINE_S, until
 
-from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.coordinator.settings import CoordinatorSettings
 from queryable_state.server.serving.listen_settings import ANY_PORTS, ServerPorts
+from queryable_state.server.settings.shared_settings import LogSettings
 from queryable_state.server.state_server.base.parent_process import start_ticks
 from queryable_state.server.state_server.base.server_directory import ServerDirectory
 from queryable_state.server.state_server.launch import ensure_server
@@ -52,6 +52,14 @@ def _waits_for(fd: int) -> bool:
     return any(
         "->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines()
     )
+
+
+def test_a_live_server_is_found_without_its_settings(executor: Executor) -> None:
+    def settings() -> StateServerSettings:
+        raise AssertionError("made although a server lives")
+
+    started = executor.ensure()
+    assert ensure_server(executor.directory.path, settings) == started
 
 
 def test_workers_that_start_together_get_one_server_which_outlives_them(

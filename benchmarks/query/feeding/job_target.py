@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from benchmarks.query.dataset import Records
-    from queryable_state.server.config.backends import Backend
+    from queryable_state.server.settings.shared_settings import Backend
     from queryable_state.server.state_server.base.server_directory import ServerAddresses
 
 PARALLELISM = 2

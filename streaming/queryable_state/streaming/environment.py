@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from queryable_state.server.config.names import CONF_PREFIX
+from queryable_state.server.config.sources import CONF_PREFIX
 from queryable_state.server.process.console_log import log_to_console
 from queryable_state.server.settings.durability_settings import DurabilitySettings
 from queryable_state.server.settings.environment_settings import EnvironmentSettings, joined

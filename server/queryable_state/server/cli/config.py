@@ -17,9 +17,8 @@ from queryable_state.server.config.effective import (
     as_toml,
     effective_settings,
 )
-from queryable_state.server.config.names import CONF_PREFIX, FILE_NAME
-from queryable_state.server.config.settings_group import Origin, SettingsGroup
-from queryable_state.server.settings.application_sources import default_conf, read_conf
+from queryable_state.server.config.setting import Origin, SettingsGroup
+from queryable_state.server.config.sources import CONF_PREFIX, FILE_NAME, default_conf, read_conf
 from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 from queryable_state.server.settings.environment_settings import EnvironmentSettings
 from queryable_state.server.settings.proxy_settings import ProxySettings

@@ -7,14 +7,19 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from queryable_state.server.config.meanings import meanings_of
-from queryable_state.server.config.names import FILE_NAME, SettingNames, settings_of
-from queryable_state.server.config.parsed_settings import built, parsed
-from queryable_state.server.config.setting import accepted, name_of, type_of, unit_of
-from queryable_state.server.config.settings_group import Origin, SettingsGroup
-from queryable_state.server.config.sources import Source, environment_source, file_source
-from queryable_state.server.settings.application_sources import MAPS
-from queryable_state.server.settings.known_names import known_names
+from queryable_state.server.config.effective import meanings_of
+from queryable_state.server.config.parser import SettingsParser, built
+from queryable_state.server.config.setting import (
+    Origin,
+    SettingsGroup,
+    accepted,
+    name_of,
+    settings_of,
+    type_of,
+    unit_of,
+)
+from queryable_state.server.config.sources import FILE_NAME, Source
+from queryable_state.server.settings.environment_settings import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,24 +64,16 @@ def process_settings(
 
     Raises InvalidRequestError for a setting that is unknown, missing or not accepted.
     """
-    names = SettingNames.of(settings, elsewhere=known_names())
-    variables = environment_source(environment, (*names.fields, FILE_NAME), names.elsewhere)
-    file = str(options.config or variables.given.get(FILE_NAME) or "")
-    of_variables = {name: value for name, value in variables.given.items() if name != FILE_NAME}
-    sources = [Source(of_variables, variables.origins), _flags(options)]
-    if file:
-        sources.insert(0, file_source(file, process, MAPS))
-    return built(settings, parsed(names, sources))
+    parser = SettingsParser(settings, elsewhere=known_names())
+    return built(settings, parser.load(environment, [_flags(options)], process))
 
 
 def _flags(options: argparse.Namespace) -> Source:
-    given: dict[str, Any] = {
-        name.removeprefix(_DEST): value
-        for name, value in vars(options).items()
-        if name.startswith(_DEST)
+    given = {_DEST + FILE_NAME: options.config, **vars(options)}
+    names = [name.removeprefix(_DEST) for name in given if name.startswith(_DEST)]
+    return {
+        name: (given[_DEST + name], Origin("flag", f"--{name.replace('_', '-')}")) for name in names
     }
-    origins = {name: Origin("flag", f"--{name.replace('_', '-')}") for name in given}
-    return Source(given, origins)
 
 
 def _meanings(settings: type[SettingsGroup]) -> dict[str, str]:

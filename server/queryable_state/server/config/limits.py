@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from queryable_state.server.config.setting import GIB, KIB, MIB, TIB, setting
-from queryable_state.server.config.settings_group import SettingsGroup
+from queryable_state.server.config.setting import GIB, KIB, MIB, TIB, SettingsGroup, setting
 from queryable_state.v1 import query_pb2
 
 # One message of gRPC and one frame are at most 2 GiB.

@@ -1,22 +1,26 @@
 """A setting: a dataclass field with its bounds, choices, unit and other names.
 
-`setting` declares one, as the value of a field:
+`setting` declares one, as the value of a field of a `SettingsGroup`:
 
     lease_ms: int = setting(5_000, least=100, most=HOUR_MS)
 
-The bounds stand at the field alone. `SettingsGroup` checks them whenever a settings object is
-made, and docs/settings.md prints them.
+The bounds stand at the field alone. `SettingsGroup` checks them when an object is made, and
+docs/settings.md prints them. Plain dataclasses, because each Python worker of Spark imports them.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 SECOND_MS: Final = 1_000
 HOUR_MS: Final = 3_600_000
@@ -29,8 +33,13 @@ GIB: Final = 1 << 30
 TIB: Final = 1 << 40
 LARGEST_INT: Final = 2**63 - 1
 
-_METADATA = "setting"
-_UNITS: Final[Mapping[str, str]] = {"_ms": "ms", "_s": "s", "_bytes": "bytes"}
+_METADATA: Final = "setting"
+_UNITS: Final = {"_ms": "ms", "_s": "s", "_bytes": "bytes"}
+_LARGER: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
+    "bytes": ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")),
+    "ms": ((DAY_MS, "d"), (HOUR_MS, "h")),
+    "s": ((DAY_S, "d"), (HOUR_S, "h")),
+}
 _TYPES: Final[Mapping[str, type]] = {
     "bool": bool,
     "int": int,
@@ -96,42 +105,17 @@ def setting(
     default: Any = dataclasses.MISSING,
     *,
     default_factory: Any = dataclasses.MISSING,
-    least: float | None = None,
-    most: float | None = None,
-    special: Sequence[float] = (),
-    choices: Sequence[str] = (),
-    check: Callable[[str], object] | None = None,
-    text: str = "",
-    unit: str = "",
-    flink: Sequence[str] = (),
-    name: str = "",
-    flags: Sequence[str] | None = (),
-    secret: bool = False,
-    derived: bool = False,
     compare: bool = True,
+    **rule: Any,
 ) -> Any:
-    """Declares a dataclass field with the values it accepts; see `Accepted` for the arguments.
-
-    `compare` as in `dataclasses.field`.
-    """
-    accepted = Accepted(
-        least=least,
-        most=most,
-        special=special,
-        choices=choices,
-        check=check,
-        text=text,
-        unit=unit,
-        flink=flink,
-        name=name,
-        flags=flags,
-        secret=secret,
-        derived=derived,
-    )
-    given = {"default": default, "default_factory": default_factory}
-    return dataclasses.field(
-        **{name: value for name, value in given.items() if value is not dataclasses.MISSING},
-        repr=not (secret or derived),
+    """Declares a dataclass field; `rule` are fields of `Accepted`, the rest is that of
+    `dataclasses.field`."""
+    accepted = Accepted(**rule)
+    field: Any = dataclasses.field
+    return field(
+        default=default,
+        default_factory=default_factory,
+        repr=not (accepted.secret or accepted.derived),
         compare=compare,
         metadata={_METADATA: accepted},
     )
@@ -188,18 +172,9 @@ def accepted_text(field: dataclasses.Field[Any]) -> str:
 
 def quantity_text(number: float, unit: str) -> str:
     """A number with its unit, as people read it: `64 MiB`, `5,000 ms`, `0`."""
-    if unit == "bytes":
-        for size, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
-            if number >= size and number % size == 0:
-                return f"{number // size:g} {name}"
-    if unit == "ms":
-        for size, name in ((DAY_MS, "d"), (HOUR_MS, "h")):
-            if number >= size and number % size == 0:
-                return f"{number // size:g} {name}"
-    if unit == "s":
-        for size, name in ((DAY_S, "d"), (HOUR_S, "h")):
-            if number >= size and number % size == 0:
-                return f"{number // size:g} {name}"
+    for size, name in _LARGER.get(unit, ()):
+        if number >= size and number % size == 0:
+            return f"{number // size:g} {name}"
     shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
     if number == 1 and unit == "bytes":
         unit = "byte"
@@ -241,3 +216,114 @@ def _is_of(value: object, wanted: type) -> bool:
     if isinstance(value, tuple):
         return wanted is tuple and all(isinstance(each, str) for each in value)
     return isinstance(value, wanted)
+
+
+def choice_of(text: str, choices: Iterable[str]) -> str:
+    """The choice that a text names, in any case, with `-`, `_` or neither; else the text."""
+    return {_plain(choice): choice for choice in choices}.get(_plain(text), text)
+
+
+def _plain(text: str) -> str:
+    return re.sub("[-_]", "", text).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The place that a value came from."""
+
+    place: str
+    """`environment`, `Spark configuration`, `file /etc/job.toml, line 3`, `flag` ..."""
+
+    key: str
+    """The name of the setting there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsGroup:
+    """Settings of one subject: base of frozen dataclasses whose fields are declared by `setting`.
+
+    Each object is checked when it is made, also in code: an `InvalidRequestError` names the
+    setting, its value, the accepted values and where the value came from. A choice may be given in
+    any case, with `-` or `_`; the object has the declared spelling. A subclass checks
+    relations of several fields in `check_relations`.
+    """
+
+    key_prefix: ClassVar[str] = ""
+    """Begins the key of a field in errors."""
+
+    origins: Mapping[str, Origin] = setting(default_factory=dict, derived=True, compare=False)
+    """The places that values came from, by field; a default, or a value of code, has none."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            rule, value = accepted(field), getattr(self, field.name)
+            if rule.choices and isinstance(value, str):
+                value = choice_of(value, rule.choices)
+                object.__setattr__(self, field.name, value)
+            if not rule.derived:
+                problem = problem_of(field, value)
+                if problem:
+                    raise InvalidRequestError(f"{self.named(field.name)}: {problem}")
+        self.check_relations()
+
+    def completed(self, **values: Any) -> Self:
+        """A copy with fields that the program fills in, not checked again.
+
+        A task gets settings that the driver has checked, so only what it adds could be wrong.
+        """
+        made = copy.copy(self)
+        vars(made).update(values)
+        return made
+
+    def check_relations(self) -> None:
+        """Raises InvalidRequestError for values that do not fit together; see `require`."""
+
+    def require(self, fits: bool, names: tuple[str, ...], rule: str) -> None:
+        """Raises InvalidRequestError with the values of the named fields unless they fit."""
+        if not fits:
+            values = " and ".join(map(self.named, names))
+            raise InvalidRequestError(f"{values}: {rule}")
+
+    def origin(self, name: str) -> Origin | None:
+        """The place that the value of a field came from; None for a default or a value of code."""
+        return self.origins.get(name)
+
+    def named(self, name: str) -> str:
+        """Key, value and origin of a field, for errors."""
+        fields = {field.name: field for field in dataclasses.fields(self)}
+        value = "(not shown)" if accepted(fields[name]).secret else repr(getattr(self, name))
+        origin = self.origin(name)
+        if origin is None:
+            return f"{self.key_prefix}{name_of(fields[name])} is {value}"
+        return f"{origin.key} is {value} ({origin.place})"
+
+    @classmethod
+    def from_settings(cls, wider: object, **others: Any) -> Self:
+        """Settings with the fields that `wider` has too, also in nested groups, and `others`.
+
+        The rest are defaults.
+        """
+        shared: dict[str, Any] = {}
+        for field in dataclasses.fields(cls):
+            kind = type_of(field)
+            if issubclass(kind, SettingsGroup):
+                shared[field.name] = kind.from_settings(wider)
+            elif hasattr(wider, field.name):
+                shared[field.name] = getattr(wider, field.name)
+        names = {field.name for field in dataclasses.fields(cls)}
+        if "origins" in shared:
+            of_wider = shared["origins"]
+            shared["origins"] = {name: of_wider[name] for name in of_wider.keys() & names}
+        return cls(**shared | others)
+
+
+def settings_of(settings: type[SettingsGroup]) -> list[dataclasses.Field[Any]]:
+    """The settings of a class and of its nested groups; not fields that are derived."""
+    found: list[dataclasses.Field[Any]] = []
+    for field in dataclasses.fields(settings):
+        kind = type_of(field)
+        if issubclass(kind, SettingsGroup):
+            found += settings_of(kind)
+        elif not accepted(field).derived:
+            found.append(field)
+    return found

@@ -1,34 +1,44 @@
-"""Places that settings come from: a TOML file, the environment, flags."""
+"""Places that settings come from: a TOML file, the environment, Spark's configuration.
+
+A name that is only similar to one of ours is refused with the one that was meant.
+"""
 
 from __future__ import annotations
 
+import difflib
+import functools
 import logging
+import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from queryable_state.server.config.names import (
-    ENVIRONMENT_PREFIX,
-    SIMILAR,
-    is_of_kubernetes,
-    meant_variable,
-    nearest,
-    variable_of,
-)
-from queryable_state.server.config.settings_group import Origin
+from queryable_state.server.config.setting import Origin
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
 _log = logging.getLogger(__name__)
 
-TABLE: Final = "queryable_state"
-PROCESSES: Final = ("proxy", "serve")
-"""Tables of a file for one kind of process each, beside the settings of all."""
+CONF_PREFIX: Final = "spark.queryable_state."
+ENVIRONMENT_PREFIX: Final = "QUERYABLE_STATE_"
+FILE_NAME: Final = "config"
+"""Name of the setting that names the TOML file."""
+
+SPARK: Final = "Spark configuration"
+
+SIMILAR: Final = 0.85
+"""Similarity from which on a name that may belong to another program counts as a misspelt one."""
+
+_PLAIN: Final = "queryablestate"
+# What Kubernetes puts into each container for a service `queryable-state...`.
+_KUBERNETES: Final = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)")
+_TABLE: Final = "queryable_state"
+# Tables of a file for one kind of process each, beside the settings of all.
+_PROCESSES: Final = ("proxy", "serve")
 
 # Variables of clients and of machines, which are no settings of a process.
 _OTHER_VARIABLES: Final = frozenset(
@@ -39,16 +49,8 @@ _PART: Final = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 _ASSIGNMENT: Final = re.compile(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
 
 
-@dataclass(frozen=True)
-class Source:
-    """The settings of one place, by name, as they stand there."""
-
-    given: Mapping[str, Any]
-    origins: Mapping[str, Origin] = field(default_factory=dict)
-
-    def origin(self, name: str) -> Origin:
-        """Where a setting of this source stands."""
-        return self.origins[name]
+Source = Mapping[str, tuple[Any, Origin]]
+"""The settings of one place by name: each as it stands there, and where it stands."""
 
 
 def environment_source(
@@ -60,23 +62,21 @@ def environment_source(
     its name. Variables of Kubernetes and of clients are no settings; another variable with our
     prefix is logged.
     """
-    names = {variable_of(name).removeprefix(ENVIRONMENT_PREFIX): name for name in known}
-    others = {variable_of(name).removeprefix(ENVIRONMENT_PREFIX) for name in elsewhere}
+    names = {_variable_of(name).removeprefix(ENVIRONMENT_PREFIX): name for name in known}
+    others = {_variable_of(name).removeprefix(ENVIRONMENT_PREFIX) for name in elsewhere}
     others |= _OTHER_VARIABLES
-    given: dict[str, str] = {}
-    origins: dict[str, Origin] = {}
+    found: dict[str, tuple[str, Origin]] = {}
     for variable, value in environment.items():
-        if is_of_kubernetes(variable, value):
+        if _is_of_kubernetes(variable, value):
             continue
         suffix = variable.removeprefix(ENVIRONMENT_PREFIX)
         if suffix in names and suffix != variable:
-            given[names[suffix]] = value
-            origins[names[suffix]] = Origin("environment", variable)
+            found[names[suffix]] = value, Origin("environment", variable)
             continue
         if suffix in others and suffix != variable:
             continue
         if suffix == variable:
-            meant = meant_variable(variable, (*names, *others))
+            meant = _meant_variable(variable, (*names, *others))
         else:
             similar = nearest(suffix, (*names, *others), similarity=SIMILAR)
             meant = similar and ENVIRONMENT_PREFIX + similar
@@ -91,7 +91,7 @@ def environment_source(
                 "lists the settings",
                 variable,
             )
-    return Source(given, origins)
+    return found
 
 
 def file_source(path: str, process: str = "", maps: Collection[str] = ()) -> Source:
@@ -113,26 +113,24 @@ def file_source(path: str, process: str = "", maps: Collection[str] = ()) -> Sou
             f"the settings file {path!r} cannot be read: {problem}"
         ) from problem
     for name in values:
-        if name != TABLE and isinstance(values[name], Mapping) and nearest(name, [TABLE]):
+        if name != _TABLE and isinstance(values[name], Mapping) and nearest(name, [_TABLE]):
             raise InvalidRequestError(
-                f"the settings file {path!r} has a table [{name}]; did you mean [{TABLE}]?"
+                f"the settings file {path!r} has a table [{name}]; did you mean [{_TABLE}]?"
             )
-    table = values.get(TABLE, values)
-    prefix = f"{TABLE}." if TABLE in values else ""
+    table = values.get(_TABLE, values)
+    prefix = f"{_TABLE}." if _TABLE in values else ""
     if not isinstance(table, Mapping):
-        raise InvalidRequestError(f"{TABLE} in the settings file {path!r} must be a table")
+        raise InvalidRequestError(f"{_TABLE} in the settings file {path!r} must be a table")
     lines = _lines(text)
-    given: dict[str, Any] = {}
-    origins: dict[str, Origin] = {}
-    own = {name: value for name, value in table.items() if name not in PROCESSES}
+    found: dict[str, tuple[Any, Origin]] = {}
+    own = {name: value for name, value in table.items() if name not in _PROCESSES}
     special = table.get(process, {}) if process else {}
     for part, head in ((own, prefix), (special, f"{prefix}{process}.")):
         for name, value in _flattened(part, "", maps):
             line = lines.get(head + name)
             place = f"file {path}" + (f", line {line}" if line else "")
-            given[name] = value
-            origins[name] = Origin(place, (head + name).removeprefix(prefix))
-    return Source(given, origins)
+            found[name] = value, Origin(place, (head + name).removeprefix(prefix))
+    return found
 
 
 def _flattened(
@@ -164,3 +162,102 @@ def _lines(text: str) -> dict[str, int]:
 def _dotted(name: str) -> str:
     parts: list[str] = re.findall(_PART, name)
     return ".".join(part.strip("\"'") for part in parts)
+
+
+def conf_sources(conf: Mapping[str, str], claims: Callable[[str], bool]) -> tuple[Source, Source]:
+    """The settings of Spark's configuration without a prefix, which are those that `claims`
+    accepts, and with the prefix `spark.queryable_state.`, which count before them."""
+    prefixed: dict[str, tuple[str, Origin]] = {}
+    bare: dict[str, tuple[str, Origin]] = {}
+    for key, value in conf.items():
+        name = key.removeprefix(CONF_PREFIX)
+        if name != key:
+            prefixed[name] = value, Origin(_place(key, value), key)
+        elif claims(key):
+            bare[key] = value, Origin(_place(key, value), key)
+        elif (meant := _meant_key(key)) is not None:
+            raise InvalidRequestError(
+                f"{key} ({SPARK}) is not a setting; did you mean {meant!r}? docs/settings.md lists "
+                "the settings"
+            )
+    return bare, prefixed
+
+
+def _place(key: str, value: str) -> str:
+    """Spark's configuration, with the file and line if `spark-defaults.conf` has this value."""
+    path, defaults = default_conf()
+    found = defaults.get(key)
+    if found is not None and found[0] == str(value):
+        return f"{SPARK}, {path}, line {found[1]}"
+    return SPARK
+
+
+@functools.cache
+def default_conf() -> tuple[str, Mapping[str, tuple[str, int]]]:
+    """Path of `spark-defaults.conf`, and its values and lines by key; empty if there is none."""
+    folder = os.environ.get("SPARK_CONF_DIR") or (
+        os.environ["SPARK_HOME"] + "/conf" if os.environ.get("SPARK_HOME") else ""
+    )
+    path = Path(folder) / "spark-defaults.conf"
+    if not folder or not path.is_file():
+        return "", {}
+    return str(path), read_conf(path)
+
+
+def read_conf(path: Path) -> dict[str, tuple[str, int]]:
+    """Values and lines of a properties file of Spark, by key."""
+    found: dict[str, tuple[str, int]] = {}
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if stripped and stripped[0] not in "#!":
+            cut = min((at for mark in "=: \t" if (at := stripped.find(mark)) > 0), default=0)
+            if cut:
+                found[stripped[:cut]] = (stripped[cut:].lstrip(" \t=:"), number)
+    return found
+
+
+def nearest(key: str, known: Iterable[str], *, similarity: float = 0.75) -> str | None:
+    """The known key that is most similar to an unknown one; None if none is similar."""
+    found = difflib.get_close_matches(key, list(known), n=1, cutoff=similarity)
+    return found[0] if found else None
+
+
+def _variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    return ENVIRONMENT_PREFIX + re.sub(r"[.-]", "_", name).upper()
+
+
+def _is_of_kubernetes(variable: str, value: str) -> bool:
+    """True for a variable that Kubernetes sets for a service of a similar name."""
+    return bool(_KUBERNETES.search(variable)) or (variable.endswith("_PORT") and "://" in value)
+
+
+def _meant_variable(variable: str, suffixes: Iterable[str]) -> str | None:
+    """The variable that was meant, if only the prefix `QUERYABLE_STATE_` is misspelt."""
+    upper = variable.upper()
+    for suffix in sorted(suffixes, key=len, reverse=True):
+        head = upper.removesuffix(suffix)
+        if head != upper and head and _is_like_ours(head) and variable != _variable_of(suffix):
+            return ENVIRONMENT_PREFIX + suffix
+    return None
+
+
+def _meant_key(key: str) -> str | None:
+    """The key of Spark's configuration that was meant, if only its prefix is misspelt."""
+    if key.startswith(CONF_PREFIX):
+        return None
+    parts = key.split(".")
+    if parts[0].lower() == "spark":
+        parts = parts[1:]
+    if len(parts) > 1 and _is_like_ours(parts[0]):
+        return CONF_PREFIX + ".".join(parts[1:])
+    joined = re.fullmatch(r"queryable[_-]?state[_-](\w+)", parts[0].lower())
+    if len(parts) == 1 and joined and key.lower().startswith("spark."):
+        return CONF_PREFIX + joined[1]
+    return None
+
+
+def _is_like_ours(prefix: str) -> bool:
+    plain = re.sub("[^a-z]", "", prefix.lower())
+    return difflib.SequenceMatcher(None, plain, _PLAIN).ratio() >= SIMILAR

@@ -12,7 +12,7 @@ from queryable_state.server.serving.listen_settings import (
     host_setting,
     ports_setting,
 )
-from queryable_state.server.settings.batch_settings import BatchSettings
+from queryable_state.server.settings.shared_settings import BatchSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queryable_state.server.config.log_settings import LogSettings
+    from queryable_state.server.settings.shared_settings import LogSettings
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 

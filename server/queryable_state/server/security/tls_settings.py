@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from queryable_state.server.config.setting import setting
-from queryable_state.server.config.settings_group import SettingsGroup
+from queryable_state.server.config.setting import SettingsGroup, setting
 from queryable_state.wire.security.certificates import PemFiles
 from queryable_state.wire.security.tls import Tls
 

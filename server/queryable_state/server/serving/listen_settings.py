@@ -10,8 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from queryable_state.server.config.setting import setting
-from queryable_state.server.config.settings_group import SettingsGroup
+from queryable_state.server.config.setting import SettingsGroup, setting
 from queryable_state.server.serving.advertised import Advertised, require_reachable
 from queryable_state.server.serving.ports import PortSpec, frame_ports
 from queryable_state.wire.addresses import parse_host

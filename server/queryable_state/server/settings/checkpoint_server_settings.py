@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.server.config.backends import BACKENDS
 from queryable_state.server.config.limits import Limits
-from queryable_state.server.config.log_settings import LogLevel
-from queryable_state.server.config.setting import HOUR_MS, setting
-from queryable_state.server.config.settings_group import SettingsGroup
+from queryable_state.server.config.setting import HOUR_MS, SettingsGroup, setting
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import PublicListenSettings
-from queryable_state.server.serving.serving_settings import ServingSettings
-from queryable_state.server.settings.web_settings import WebSettings
+from queryable_state.server.settings.shared_settings import (
+    BACKENDS,
+    LogLevel,
+    ServingSettings,
+    WebSettings,
+)
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

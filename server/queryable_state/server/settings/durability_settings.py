@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from queryable_state.server.config.setting import DAY_MS, GIB, LARGEST_INT, accepted, setting
-from queryable_state.server.config.settings_group import SettingsGroup
-from queryable_state.server.settings.checkpoint_modes import (
-    CheckpointingMode,
-    ExternalizedCheckpointCleanup,
+from queryable_state.server.config.setting import (
+    DAY_MS,
+    GIB,
+    LARGEST_INT,
+    SettingsGroup,
+    setting,
 )
 from queryable_state.server.storage.rocksdb.settings import PREDEFINED_OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 CHANGELOG_CHOICES: Final = ("auto", "on", "off")
 BACKEND_NAMES: Final = ("heap", "rocksdb", "hashmap", "filesystem", "jobmanager")
@@ -23,6 +24,30 @@ STORAGE_NAMES: Final = ("jobmanager", "filesystem")
 RESTART_STRATEGIES: Final = ("", "none", "off", "disable", "fixed-delay", "failure-rate")
 
 _YEAR_MS: Final = 365 * DAY_MS
+
+
+class CheckpointingMode(IntEnum):
+    """Delivery guarantee of a job's state.
+
+    Both modes run the same exactly-once protocol. Spark never replays a committed batch, so a
+    weaker protocol would lose records instead of repeating them.
+    """
+
+    EXACTLY_ONCE = 0
+    AT_LEAST_ONCE = 1
+
+
+class ExternalizedCheckpointCleanup(IntEnum):
+    """Cleanup of a job's checkpoints when the job is cancelled; a failed job keeps them."""
+
+    DELETE_ON_CANCELLATION = 0
+    RETAIN_ON_CANCELLATION = 1
+    NO_EXTERNALIZED_CHECKPOINTS = 2
+    """Same as `DELETE_ON_CANCELLATION`; the checkpoints do not count as externalized."""
+
+
+ExternalizedCheckpointRetention = ExternalizedCheckpointCleanup
+"""The same enum under the name of Flink 1.20."""
 
 
 def _check_backend(name: str) -> None:
@@ -217,8 +242,3 @@ class DurabilitySettings(SettingsGroup):
         1_000, least=0, most=_YEAR_MS, flink=("restart-strategy.failure-rate.delay",)
     )
     """Time before a restart of `failure-rate`."""
-
-
-def flink_names(settings: Iterable[dataclasses.Field[Any]]) -> dict[str, str]:
-    """Field names by each of Flink's keys of the field."""
-    return {key: field.name for field in settings for key in accepted(field).flink}

@@ -9,18 +9,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from queryable_state.server.config.limits import Limits
-from queryable_state.server.config.log_settings import LogSettings
-from queryable_state.server.config.names import CONF_PREFIX
-from queryable_state.server.config.setting import setting
+from queryable_state.server.config.parser import SettingsParser
+from queryable_state.server.config.setting import name_of, setting, settings_of
+from queryable_state.server.config.sources import CONF_PREFIX, FILE_NAME, conf_sources
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import ListenSettings
-from queryable_state.server.serving.serving_settings import ServingSettings
-from queryable_state.server.settings.application_sources import application_settings
-from queryable_state.server.settings.batch_settings import BatchSettings
+from queryable_state.server.settings.checkpoint_server_settings import CheckpointServerSettings
 from queryable_state.server.settings.durability_settings import DurabilitySettings
-from queryable_state.server.settings.task_settings import TaskSettings
-from queryable_state.server.settings.web_settings import WebSettings
+from queryable_state.server.settings.proxy_settings import ProxySettings
+from queryable_state.server.settings.shared_settings import (
+    BatchSettings,
+    LogSettings,
+    ServingSettings,
+    TaskSettings,
+    WebSettings,
+)
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
@@ -107,15 +111,37 @@ class EnvironmentSettings(
     def load(
         cls, conf: Mapping[str, str], environment: Mapping[str, str] = os.environ
     ) -> EnvironmentSettings:
-        """Reads the settings from a Spark configuration, an environment and the file they name."""
-        found = application_settings(cls, conf, environment)
+        """Reads the settings from a Spark configuration, an environment and the file they name.
+
+        From the weakest to the strongest: the file, the environment, Spark's configuration; in it,
+        keys with the prefix `spark.queryable_state.` count before Flink's without a prefix. Raises
+        InvalidRequestError with key and place of an unknown, misspelt or invalid setting.
+        """
+        parser = cls.parser()
+        found = parser.load(environment, conf_sources(conf, parser.claims))
         return cls(**found.values, flink_options=found.options, origins=found.origins)
+
+    @classmethod
+    def parser(cls) -> SettingsParser:
+        """A parser of the settings of an application."""
+        return SettingsParser(cls, {*_process_names(), FILE_NAME}, is_application=True)
 
     def with_secret(self) -> EnvironmentSettings:
         """These settings, with a random secret if none is set."""
         if self.secret:
             return self
         return dataclasses.replace(self, secret=secrets.token_urlsafe(32))
+
+
+def known_names() -> set[str]:
+    """The names of the settings of all processes, Flink's keys among them."""
+    return {*EnvironmentSettings.parser().known, *_process_names()}
+
+
+def _process_names() -> set[str]:
+    """Names of the settings of stand-alone processes."""
+    processes = (ProxySettings, CheckpointServerSettings)
+    return {name_of(field) for process in processes for field in settings_of(process)}
 
 
 def check_given_parallelism(parallelism: int) -> None:

@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.settings.batch_settings import LEASE_RENEWALS
+from queryable_state.server.settings.shared_settings import LEASE_RENEWALS
 from queryable_state.wire.calls.retrying import RetryPolicy, retrying
 from queryable_state.wire.errors import (
     PlacementError,

@@ -15,6 +15,7 @@ from queryable_state.server.state_server.failed_start import ended_error, late_e
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Callable
     from pathlib import Path
 
     from queryable_state.server.state_server.settings import StateServerSettings
@@ -26,18 +27,26 @@ _started: list[subprocess.Popen[str]] = []
 
 
 def ensure_server(
-    directory: Path, settings: StateServerSettings, *, timeout_s: float = 60.0
+    directory: Path,
+    settings: StateServerSettings | Callable[[], StateServerSettings],
+    *,
+    timeout_s: float = 60.0,
 ) -> ServerAddresses:
     """Returns the addresses of the server of `directory`; starts it if none lives.
 
     Blocking. Every process and thread of the executor gets the same server.
-    `settings.directory` must be `directory`. Raises `RetryLaterError` if no server comes up but
+    `settings.directory` must be `directory`; a function that returns the settings is called only
+    if a server must be started. Raises `RetryLaterError` if no server comes up but
     a later one may, and `InvalidRequestError` at once if none can: with these settings, in this
     directory, with this Python and its packages.
     """
     _reap()
     held = ServerDirectory(directory)
     try:
+        if held.is_held() and (addresses := held.addresses()) is not None:
+            return addresses
+        if callable(settings):
+            settings = settings()
         return _ensured(held, settings, time.monotonic() + timeout_s, timeout_s)
     except OSError as problem:
         raise unusable_path(held, problem) from problem
@@ -46,10 +55,6 @@ def ensure_server(
 def _ensured(
     held: ServerDirectory, settings: StateServerSettings, end_s: float, timeout_s: float
 ) -> ServerAddresses:
-    if held.is_held():
-        addresses = held.addresses()
-        if addresses is not None:
-            return addresses
     with held.spawning():
         server: subprocess.Popen[str] | None = None
         while True:

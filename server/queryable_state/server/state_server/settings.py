@@ -9,14 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from queryable_state.server.config.backends import BACKENDS, Backend
 from queryable_state.server.config.limits import Limits
-from queryable_state.server.config.log_settings import LogSettings
 from queryable_state.server.config.setting import DAY_S, LARGEST_INT, setting
 from queryable_state.server.security.access.access_settings import AccessSettings
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.serving.listen_settings import ServerPorts, host_setting
-from queryable_state.server.serving.serving_settings import ServingSettings
+from queryable_state.server.settings.shared_settings import (
+    BACKENDS,
+    Backend,
+    LogSettings,
+    ServingSettings,
+)
 from queryable_state.wire.errors import InvalidRequestError
 
 SERVER_LOG = "server.log"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from queryable_state.server.serving.advertised import Advertised
     from queryable_state.server.serving.byte_budget import ClientBudgets
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
-    from queryable_state.server.settings.web_settings import WebSettings
+    from queryable_state.server.settings.shared_settings import WebSettings
     from queryable_state.server.web.api.job_control import JobControl
     from queryable_state.server.web.in_process_service import InProcessService
     from queryable_state.server.web.scrapes import Scrapes

@@ -2,7 +2,7 @@
 
 import queryable_state.streaming.stateless.metrics as metrics
 import queryable_state.streaming.windows as windows
-from queryable_state.server.settings.checkpoint_modes import (
+from queryable_state.server.settings.durability_settings import (
     CheckpointingMode,
     ExternalizedCheckpointCleanup,
     ExternalizedCheckpointRetention,
@@ -15,26 +15,22 @@ from queryable_state.streaming.co_functions import (
     KeyedCoProcessFunction,
 )
 from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
-from queryable_state.streaming.config.checkpoint_storage import (
-    CheckpointStorage,
-    FileSystemCheckpointStorage,
-    JobManagerCheckpointStorage,
-)
 from queryable_state.streaming.config.durations import Duration, Time
 from queryable_state.streaming.config.restart_strategy import (
     RestartStrategies,
     RestartStrategyConfiguration,
 )
-from queryable_state.streaming.config.rocksdb_state_backend import (
-    EmbeddedRocksDBStateBackend,
-    PredefinedOptions,
-    RocksDBStateBackend,
-)
-from queryable_state.streaming.config.state_backend import (
+from queryable_state.streaming.config.state_backends import (
+    CheckpointStorage,
     CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
+    FileSystemCheckpointStorage,
     FsStateBackend,
     HashMapStateBackend,
+    JobManagerCheckpointStorage,
     MemoryStateBackend,
+    PredefinedOptions,
+    RocksDBStateBackend,
     StateBackend,
 )
 from queryable_state.streaming.datastream import DataStream, KeyedStream, OperatorStream

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from queryable_state.server.settings.checkpoint_modes import (
+from queryable_state.server.settings.durability_settings import (
     CheckpointingMode,
     ExternalizedCheckpointCleanup,
 )
-from queryable_state.streaming.config.checkpoint_storage import (
+from queryable_state.streaming.config.durations import Duration
+from queryable_state.streaming.config.state_backends import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
 )
-from queryable_state.streaming.config.durations import Duration
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

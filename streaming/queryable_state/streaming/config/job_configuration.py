@@ -7,33 +7,29 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.server.config.parser import flink_names
 from queryable_state.server.coordinator.model.job_config import JobConfig
-from queryable_state.server.settings.checkpoint_modes import ExternalizedCheckpointCleanup
-from queryable_state.server.settings.durability_settings import flink_names
+from queryable_state.server.settings.durability_settings import ExternalizedCheckpointCleanup
 from queryable_state.server.storage.rocksdb.settings import PREDEFINED_OPTIONS, RocksDBSettings
-from queryable_state.streaming.config.checkpoint_storage import (
+from queryable_state.streaming.config.state_backends import (
     CheckpointStorage,
-    JobManagerCheckpointStorage,
-    stored_at,
-)
-from queryable_state.streaming.config.rocksdb_state_backend import (
-    EmbeddedRocksDBStateBackend,
-    RocksDBStateBackend,
-)
-from queryable_state.streaming.config.state_backend import (
     CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
     FsStateBackend,
     HashMapStateBackend,
+    JobManagerCheckpointStorage,
     MemoryStateBackend,
+    RocksDBStateBackend,
     StateBackend,
     load_class,
+    stored_at,
 )
 from queryable_state.streaming.config.state_paths import IN_DRIVER, absolute, checkpoint_backend
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from queryable_state.server.config.backends import Backend
     from queryable_state.server.settings.durability_settings import DurabilitySettings
+    from queryable_state.server.settings.shared_settings import Backend
     from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
 
 _BACKGROUND_INTERVAL_MS = 60_000

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from queryable_state.server.checkpoint.file_systems.storage import join
 from queryable_state.server.checkpoint.layout import SPARK, beside, quote, root_of
-from queryable_state.streaming.config.rocksdb_state_backend import EmbeddedRocksDBStateBackend
-from queryable_state.streaming.config.state_backend import MemoryStateBackend, StateBackend
+from queryable_state.streaming.config.state_backends import (
+    EmbeddedRocksDBStateBackend,
+    MemoryStateBackend,
+    StateBackend,
+)
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

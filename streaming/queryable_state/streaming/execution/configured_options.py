@@ -13,9 +13,7 @@ from queryable_state.server.config.effective import (
     as_text,
     effective_settings,
 )
-from queryable_state.server.config.settings_group import Origin
-from queryable_state.server.config.sources import Source
-from queryable_state.server.settings.application_sources import application_parser
+from queryable_state.server.config.setting import Origin
 from queryable_state.server.settings.environment_settings import EnvironmentSettings
 from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
 from queryable_state.streaming.config.job_configuration import configured_backend
@@ -25,7 +23,7 @@ from queryable_state.streaming.execution.execution_config import ExecutionConfig
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from queryable_state.streaming.config.state_backend import StateBackend
+    from queryable_state.streaming.config.state_backends import StateBackend
     from queryable_state.streaming.execution.configuration import Configuration
 
 
@@ -53,9 +51,10 @@ class ConfiguredOptions(ABC):
         Options that the configuration does not have keep their values. Raises InvalidRequestError
         for an unknown key, or if a setting of running state servers would change.
         """
-        given = configuration.to_dict()
-        origins = {key: Origin("Configuration", key) for key in given}
-        parsed = application_parser(EnvironmentSettings).parse(Source(given, origins))
+        given = configuration.to_dict().items()
+        parsed = EnvironmentSettings.parser().parse(
+            {key: (value, Origin("Configuration", key)) for key, value in given}
+        )
         values = parsed.values
         settings = dataclasses.replace(
             self.settings,

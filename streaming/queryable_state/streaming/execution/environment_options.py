@@ -14,9 +14,9 @@ from queryable_state.server.settings.environment_settings import (
     EnvironmentSettings,
     check_given_parallelism,
 )
-from queryable_state.server.settings.flink_keys import warn_without_effect
+from queryable_state.server.settings.flink_options import warn_without_effect
 from queryable_state.streaming.config.job_configuration import configured_backend
-from queryable_state.streaming.config.state_backend import StateBackend
+from queryable_state.streaming.config.state_backends import StateBackend
 from queryable_state.streaming.execution.configured_options import ConfiguredOptions
 from queryable_state.streaming.execution.execution_modes import (
     RuntimeExecutionMode,
@@ -26,7 +26,7 @@ from queryable_state.streaming.execution.slot_sharing_group import SlotSharingGr
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from queryable_state.server.settings.checkpoint_modes import CheckpointingMode
+    from queryable_state.server.settings.durability_settings import CheckpointingMode
     from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
     from queryable_state.streaming.config.restart_strategy import RestartStrategyConfiguration
     from queryable_state.streaming.execution.execution_config import ExecutionConfig

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from queryable_state.server.settings.execution_options import METHODS, OPTIONS
-from queryable_state.server.settings.flink_keys import warn_without_effect
+from queryable_state.server.settings.flink_options import METHODS, OPTIONS, warn_without_effect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from queryable_state.server.settings.environment_settings import EnvironmentSettings
     from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
     from queryable_state.streaming.config.restart_strategy import RestartStrategyConfiguration
-    from queryable_state.streaming.config.state_backend import StateBackend
+    from queryable_state.streaming.config.state_backends import StateBackend
     from queryable_state.streaming.config.state_paths import StatePaths
     from queryable_state.streaming.graph.nodes import OperatorNode
     from queryable_state.streaming.spark.application import SparkApplication

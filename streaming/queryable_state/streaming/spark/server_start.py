@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -40,8 +40,9 @@ class ServerFunction:
         from queryable_state.server.state_server.launch import ensure_server
         from queryable_state.streaming.spark.worker.executor import current_executor
 
-        settings = current_executor(self.application_id).settings(self.server)
-        ensure_server(Path(settings.directory), settings)
+        executor = current_executor(self.application_id)
+        settings = partial(executor.settings, self.server)
+        ensure_server(executor.directory(self.server.directory), settings)
 
 
 class ServerStarter:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +30,7 @@ def tls_on_this_machine(tls: TlsSettings) -> TlsSettings:
     """The settings with the paths of this machine; in the driver or a task."""
     if not tls.uses_tls:
         return tls
-    return replace(
-        tls,
+    return tls.completed(
         tls_certificate=on_this_machine(tls.tls_certificate),
         tls_key=on_this_machine(tls.tls_key),
         tls_ca=on_this_machine(tls.tls_ca),
@@ -42,8 +40,7 @@ def tls_on_this_machine(tls: TlsSettings) -> TlsSettings:
 def access_on_this_machine(access: AccessSettings) -> AccessSettings:
     """The settings with the paths of this machine; a URL of keys stays as it is."""
     keys = access.jwt_keys
-    return replace(
-        access,
+    return access.completed(
         access_file=on_this_machine(access.access_file),
         jwt_keys=keys if "://" in keys else on_this_machine(keys),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from queryable_state.server.config.settings_group import SettingsGroup
+from queryable_state.server.config.setting import SettingsGroup
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
-from queryable_state.server.config.backends import BACKENDS
 from queryable_state.server.json_settings import json_settings
+from queryable_state.server.settings.shared_settings import BACKENDS
 from queryable_state.server.state_server.base.server_directory import is_of_ended_process
 from queryable_state.server.storage.heap.store import HeapStateStore
 from queryable_state.wire.errors import InvalidRequestError
@@ -19,7 +19,7 @@ from queryable_state.wire.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from queryable_state.server.config.backends import Backend
+    from queryable_state.server.settings.shared_settings import Backend
     from queryable_state.server.state_server.stores.owned_subtask import SubtaskId
     from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
     from queryable_state.server.storage.store import StateStore

@@ -6,8 +6,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from queryable_state.server.config.setting import GIB, KIB, MIB, TIB, setting
-from queryable_state.server.config.settings_group import SettingsGroup
+from queryable_state.server.config.setting import GIB, KIB, MIB, TIB, SettingsGroup, setting
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

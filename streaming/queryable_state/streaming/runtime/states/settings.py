@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from queryable_state.server.config.limits import RecordLimits
 from queryable_state.server.config.setting import setting
-from queryable_state.server.settings.task_settings import TaskSettings
+from queryable_state.server.settings.shared_settings import TaskSettings
 
 
 @dataclass(frozen=True, kw_only=True)

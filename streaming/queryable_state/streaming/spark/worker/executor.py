@@ -6,7 +6,7 @@ import functools
 import os
 import socket
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,8 +56,7 @@ class Executor:
         advertised = environment_host() or template.advertised_host
         if is_wildcard(template.host) and not advertised:
             advertised = self.host
-        return replace(
-            template,
+        return template.completed(
             executor_id=self.id,
             directory=str(self.directory(template.directory)),
             watched_pid=self.pid,

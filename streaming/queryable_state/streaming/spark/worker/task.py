@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -14,6 +13,7 @@ from queryable_state.server.process.console_log import log_to_console
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 from queryable_state.streaming.spark.queries.failure import attempt_error, failed_in_task
 from queryable_state.streaming.spark.queries.query_operators import QueryOperator, to_name
+from queryable_state.streaming.spark.shipped_files import tls_on_this_machine
 from queryable_state.wire.errors import JobError, QueryableStateError, Reason, RetryLaterError
 
 if TYPE_CHECKING:
@@ -119,12 +119,14 @@ class StageFunction:
         from queryable_state.streaming.spark.worker.task import task_identity
 
         identity = task_identity(", ".join(spec.name for spec in self.spec.operators))
-        settings = current_executor(self.application_id).settings(self.server)
+        executor = current_executor(self.application_id)
+        directory = executor.directory(self.server.directory)
+        settings = partial(executor.settings, self.server)
 
         def backend_address() -> str:
-            return ensure_server(Path(settings.directory), settings).backend
+            return ensure_server(directory, settings).backend
 
-        tls = settings.tls.tls_for_calls
+        tls = tls_on_this_machine(self.server.tls).tls_for_calls
         spec = self.spec
         if tls is not None:
             spec = replace(spec, operators=tuple(replace(each, tls=tls) for each in spec.operators))
