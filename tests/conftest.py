@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import re
 import signal
@@ -19,6 +20,13 @@ from tests.samples import Sample
 # Spark starts its Python workers with whatever python3 is on PATH unless told.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    # Without bytecode each process compiles all that it imports, and pytest rewrites every test:
+    # half the CPU time of a start. The folders of the sources stay clean.
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = os.environ.setdefault(
+        "PYTHONPYCACHEPREFIX", str(Path(sys.prefix, "bytecode"))
+    )
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in the background of a shell; commands that are interrupted would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -105,6 +113,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _keep_sample(config, items)
     if config.option.seeds is not None:
         _keep_random(config, items)
+
+
+def pytest_collection_finish() -> None:
+    """Spares every collection of garbage the look at thousands of tests that stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def _keep_random(config: pytest.Config, items: list[pytest.Item]) -> None:
