@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark import cloudpickle
+from pyspark import SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 from tests.docs.pages import ROOT
 
@@ -82,6 +82,8 @@ def example(name: str) -> ModuleType:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The temperature job and the flights job, with state that survives, on some of their input."""
     folder = tmp_path_factory.mktemp("shared")
+    # The settings of the session that starts the JVM would be system properties of all later ones.
+    SparkContext._ensure_initialized()
     spark = (
         SparkSession.builder.master("local[2,4]")
         .appName("docs")
