@@ -113,6 +113,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         secret_file=env.secret_file,
         jobs=(sensors, carriers),
     )
+    # A query outlives its session, and a source of files is looked at for ever.
+    for query in spark.streams.active:
+        query.stop()
     env.close()
     spark.stop()
 
