@@ -35,7 +35,7 @@ def register_profiles() -> None:
 
 def sampled(examples: int) -> int:
     """The examples that a test of so many generates with the profile that is loaded."""
-    return max(8, examples * hypothesis.settings.default.max_examples // _WHOLE)
+    return max(8, examples * hypothesis.settings().max_examples // _WHOLE)
 
 
 @dataclass(frozen=True, kw_only=True)
