@@ -32,7 +32,7 @@ demo: setup-demo ## Run the sensor job and its dashboard (ARGS="--seconds N" end
 SPARK_CLASSES = $(wildcard .venv/spark-classes.jsa)
 FLIGHTS_BACKENDS ?= heap rocksdb
 FLIGHTS_MASTERS ?= 'local[2,4]' 'local-cluster[2,1,1024]'
-chaos flights-matrix: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
+chaos flights-matrix: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC \
   $(SPARK_CLASSES:%=-XX:SharedArchiveFile="$(CURDIR)/%" -Xlog:cds=off -Xlog:cds+dynamic=off)
 
 # Costs what three starts of Spark do, and halves each one: tests start Spark often.
@@ -47,8 +47,9 @@ test-slow: spark-classes ## Run the slow tests: restarts of drivers, killed exec
 	@scripts/install_chromium.sh
 	$(RUN) python -m pytest -n 2 --dist loadscope -m slow $(ARGS)
 
-test-wide: spark-classes ## Run slow tests with further backends, parallelism and seeds (SEEDS=7,9-12: random programs alone)
+test-wide: spark-classes ## Run slow tests with further backends, parallelism and seeds, and all generated examples (SEEDS=7,9-12: random programs alone)
 	$(RUN) python -m pytest -n 2 --dist loadscope -m "slow and wide" $(if $(SEEDS),--seeds $(SEEDS)) $(ARGS)
+	$(if $(SEEDS),,$(RUN) python -m pytest -n 2 --dist loadscope -m hypothesis --hypothesis-profile whole $(ARGS))
 
 test-long: spark-classes ## Run what test-slow and test-cluster run at once, but no round of make chaos
 	@scripts/install_chromium.sh

@@ -1,13 +1,41 @@
-"""Samples of the tests that run only on request: shares of their files, chosen by a seed."""
+"""Samples: shares of the files of tests that run only on request, and of generated examples."""
 
 from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
+
+import hypothesis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_WHOLE: Final = 100
+"""Examples of a test without a number of its own, as hypothesis has it."""
+
+
+def register_profiles() -> None:
+    """Registers how many examples hypothesis generates: `sample`, a third of `whole`.
+
+    The examples of a sample are others in each run; `make test-wide` generates all.
+    """
+    # Machines are shared and slow now and then: no example fails for its time.
+    hypothesis.settings.register_profile(
+        "whole",
+        max_examples=_WHOLE,
+        deadline=None,
+        derandomize=False,
+        print_blob=True,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+    whole = hypothesis.settings.get_profile("whole")
+    hypothesis.settings.register_profile("sample", whole, max_examples=_WHOLE // 3)
+
+
+def sampled(examples: int) -> int:
+    """The examples that a test of so many generates with the profile that is loaded."""
+    return max(8, examples * hypothesis.settings().max_examples // _WHOLE)
 
 
 @dataclass(frozen=True, kw_only=True)

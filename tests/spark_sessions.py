@@ -21,6 +21,8 @@ def any_session() -> Iterator[SparkSession]:
     if shared is not None:
         yield shared
         return
+    # The settings of the session that starts the JVM would be system properties of all later ones.
+    pytest.importorskip("pyspark").SparkContext._ensure_initialized()
     own = (
         sql.SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

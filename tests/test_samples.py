@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.samples import Sample
+from tests.samples import Sample, sampled
 
 _NUMBERS = st.dictionaries(st.text(min_size=1, max_size=8), st.integers(1, 40), max_size=60)
 
@@ -38,3 +39,14 @@ def test_what_is_no_sample_is_refused_with_the_form(text: str) -> None:
 def test_a_sample_reads_what_it_prints() -> None:
     assert Sample.parse("13/4") == Sample(seed=13, shares=4)
     assert str(Sample.parse("13/4")) == "13/4"
+
+
+@pytest.mark.parametrize(("profile", "expected"), [("whole", 150), ("sample", 49)])
+def test_a_sample_has_a_third_of_the_examples(profile: str, expected: int) -> None:
+    loaded = hypothesis.settings.get_current_profile_name()
+    hypothesis.settings.load_profile(profile)
+    try:
+        assert sampled(150) == expected
+        assert sampled(10) == (10 if profile == "whole" else 8)
+    finally:
+        hypothesis.settings.load_profile(loaded)

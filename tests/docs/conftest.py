@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark import cloudpickle
+from pyspark import SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 from tests.docs.pages import ROOT
 
@@ -82,6 +82,8 @@ def example(name: str) -> ModuleType:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The temperature job and the flights job, with state that survives, on some of their input."""
     folder = tmp_path_factory.mktemp("shared")
+    # The settings of the session that starts the JVM would be system properties of all later ones.
+    SparkContext._ensure_initialized()
     spark = (
         SparkSession.builder.master("local[2,4]")
         .appName("docs")
@@ -111,6 +113,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         secret_file=env.secret_file,
         jobs=(sensors, carriers),
     )
+    # A query outlives its session, and a source of files is looked at for ever.
+    for query in spark.streams.active:
+        query.stop()
     env.close()
     spark.stop()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.samples import sampled
 
 from queryable_state.streaming.functions import ReduceFunction, ReducingStateDescriptor
 from queryable_state.streaming.runtime.aggregates.aggregate import (
@@ -67,7 +68,7 @@ VALUES = {
 }
 
 
-@settings(max_examples=60)
+@settings(max_examples=sampled(60))
 @given(data=st.data())
 def test_aggregates_are_those_of_a_dictionary(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["sum", "min", "max"]))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.samples import sampled
 from tests.wire.conftest import value_types, values_of
 
 from queryable_state.streaming.functions import KeyedProcessFunction, UserFunctionError
@@ -58,7 +59,7 @@ def column_of(values: list[Any], info: TypeInfo) -> pa.Array:
     return pa.array(values, type=arrow_type(info))
 
 
-@settings(max_examples=200)
+@settings(max_examples=sampled(200))
 @given(data=st.data())
 def test_values_of_every_type_are_columns_and_come_back(data: st.DataObject) -> None:
     info = data.draw(COLUMNS)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.samples import sampled
 
 from queryable_state.streaming.descriptors import ListStateDescriptor
 from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
@@ -179,7 +180,7 @@ ORDERED: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", list(ORDERED))
-@settings(max_examples=60)
+@settings(max_examples=sampled(60))
 @given(data=st.data())
 def test_values_are_ordered_as_spark_orders_them(name: str, data: st.DataObject) -> None:
     strategy, rank = ORDERED[name]
@@ -205,7 +206,7 @@ def test_values_are_ordered_as_spark_orders_them(name: str, data: st.DataObject)
     assert all(a < b for a, b in equal)
 
 
-@settings(max_examples=100)
+@settings(max_examples=sampled(100))
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2), st.integers(-2, 2)), max_size=20),
     st.integers(0, 2),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
+from tests.samples import sampled
 from tests.storage.model import STATES, Batch, Contents
 from tests.storage.store_machine import ALL_STATES
 from tests.storage.stored import BACKENDS, Stored, restore_whole, store_snapshot
@@ -137,6 +138,7 @@ class DurableStoreMachine(TimerMachine):
         super().teardown()
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("backend", "examples"), [("heap", 50), ("rocksdb", 30)])
 def test_a_store_behaves_as_its_model(
     backend: str, examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -152,7 +154,7 @@ def test_a_store_behaves_as_its_model(
     run_state_machine_as_test(
         machine,  # type: ignore[arg-type] # any callable that makes a machine will do
         settings=settings(
-            max_examples=examples,
+            max_examples=sampled(examples),
             stateful_step_count=40,
             suppress_health_check=list(HealthCheck),
         ),

@@ -17,19 +17,24 @@ _PROGRAM = Path(__file__).with_name("user_program.py")
 
 
 @pytest.fixture(scope="module")
-def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[str]]:
+def findings(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> dict[int, list[str]]:
     """The types and errors that mypy --strict reports, by line of the program."""
-    cache = tmp_path_factory.mktemp("mypy")
+    folder = tmp_path_factory.mktemp("mypy")
+    # What mypy knows of the packages stays for the next run; there is no cache if pytest has none.
+    kept = getattr(pytestconfig, "cache", None)
+    cache = folder / "cache" if kept is None else kept.mkdir("mypy")
     # A copy elsewhere is checked as a user's file is: against the installed package.
-    program = cache / "program.py"
+    program = folder / "program.py"
     program.write_text(_PROGRAM.read_text())
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary"]
     result = subprocess.run(
-        [*command, "--show-error-codes", f"--cache-dir={cache / 'cache'}", str(program)],
+        [*command, "--show-error-codes", f"--cache-dir={cache}", str(program)],
         capture_output=True,
         text=True,
         check=False,
-        cwd=cache,
+        cwd=folder,
     )
     assert not result.stderr, result.stderr
     found: dict[int, list[str]] = {}

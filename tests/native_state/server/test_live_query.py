@@ -9,6 +9,7 @@ import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from tests.waiting import DEADLINE_S
 
@@ -35,6 +36,8 @@ PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     """A session that knows nothing of this package."""
+    # The settings of the session that starts the JVM would be system properties of all later ones.
+    SparkContext._ensure_initialized()
     session = (
         SparkSession.builder.master("local[2]")
         .appName("plain")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.aggregates.windowed import time_windows, windowed
+from tests.samples import sampled
 
 from queryable_state.streaming import AggregateFunction, count_rows, max_of, sum_of
 from queryable_state.streaming.testing import WindowedOperatorHarness
@@ -68,7 +69,7 @@ def by_rows(assigner: WindowAssigner, lateness: int) -> WindowedOperatorHarness:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=sampled(40))
 @given(
     size=st.integers(1, 12),
     slide=st.integers(1, 12),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.aggregates.window_model import MAX_LONG, MIN_LONG, Element, WindowModel
 from tests.runtime.aggregates.windowed import rows_of, time_windows, windowed
+from tests.samples import sampled
 
 from queryable_state.streaming import OutputTag, avg_of, count_rows, max_of, min_of, sum_of
 from queryable_state.wire.schema.types import Types
@@ -55,7 +56,7 @@ def aggregated(values: list[Any]) -> tuple[Any, ...]:
     return sum(kept), min(kept), max(kept), sum(kept) / len(kept), len(values)
 
 
-@settings(max_examples=40)
+@settings(max_examples=sampled(40))
 @given(program=programs())
 def test_windows_of_random_batches_are_those_of_the_model(
     program: tuple[WindowModel, list[tuple[int, list[Element], int, bool]]],

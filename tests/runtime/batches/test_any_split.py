@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.batches.commuting_functions import JOBS
+from tests.samples import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,7 @@ ELEMENTS = st.lists(
 
 
 @pytest.mark.parametrize("kind", JOBS)
-@settings(max_examples=25)
+@settings(max_examples=sampled(25))
 @given(elements=ELEMENTS, data=st.data())
 def test_any_split_gives_the_same_outputs_and_states(
     kind: str, elements: Batch, data: st.DataObject

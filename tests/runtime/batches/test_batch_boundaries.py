@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.batches.every_kind import MAP_KEYS, VALUES, operations, outcome, portable, told
+from tests.samples import sampled
 
 from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
 from queryable_state.streaming.runtime.operators.operators import Reduce
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.functions import Context
 
 
-@settings(max_examples=100)
+@settings(max_examples=sampled(100))
 @given(data=st.data())
 def test_any_cut_of_the_input_gives_the_same_outputs_and_the_same_state(
     data: st.DataObject,

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.samples import sampled
 
 from queryable_state.streaming.runtime.aggregates.aggregate import (
     Aggregate,
@@ -18,7 +19,7 @@ from queryable_state.wire.schema.types import type_info
 FLOATS = st.floats(width=32, allow_nan=True) | st.sampled_from([0.1, -0.0, 1e30, -1e30])
 
 
-@settings(max_examples=40)
+@settings(max_examples=sampled(40))
 @given(
     rows=st.lists(st.tuples(st.sampled_from("ab"), FLOATS, FLOATS), min_size=2, max_size=12),
     data=st.data(),

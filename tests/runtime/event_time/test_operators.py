@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.event_time.timed_outputs import outputs, timed
+from tests.samples import sampled
 
 from queryable_state.streaming import (
     BroadcastProcessFunction,
@@ -74,7 +75,7 @@ def expected(rows: Rows, *, odd: bool) -> list[tuple[Any, int | None]]:
     return [(millis, millis) for number, millis in found if number % 2 == 0]
 
 
-@settings(max_examples=40)
+@settings(max_examples=sampled(40))
 @given(ROWS, st.integers(1, 4))
 def test_each_output_has_the_timestamp_of_the_element_it_was_emitted_for(
     rows: Rows, chunk_rows: int

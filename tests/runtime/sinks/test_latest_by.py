@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.samples import sampled
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.graph.elements import Columns
@@ -147,7 +148,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=sampled(80))
 @given(
     events=EVENTS,
     cuts=st.lists(st.integers(0, 25), max_size=5),
@@ -179,7 +180,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(max_examples=120)
+@settings(max_examples=sampled(120))
 @given(data=st.data())
 def test_some_fields_are_read_as_the_codec_reads_them(data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(list(FIELDS)), min_size=1, max_size=10))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.samples import sampled
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.runtime.columns.arrow_types import (
@@ -123,7 +124,7 @@ def column_of(values: list[Any], info: TypeInfo) -> pa.Array:
     return pa.array(values, type=arrow_type(info))
 
 
-@settings(max_examples=150)
+@settings(max_examples=sampled(150))
 @given(data=st.data())
 def test_columns_are_written_as_the_codec_writes_each_value(data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=10))
@@ -148,7 +149,7 @@ def test_columns_are_written_as_the_codec_writes_each_value(data: st.DataObject)
     ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=sampled(100))
 @given(data=st.data())
 def test_scalars_are_written_as_the_codec_writes_them(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(list(VALUES)[:13]))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.samples import sampled
 
 from queryable_state.streaming import StateTtlConfig, Time, Types, ValueStateDescriptor
 from queryable_state.streaming.graph.elements import Columns
@@ -249,7 +250,7 @@ def test_windows_may_be_of_any_length_and_before_1970() -> None:
     ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=sampled(40))
 @given(
     by_window=st.booleans(),
     ordered=st.booleans(),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.states.interpreter import interpreting
+from tests.samples import sampled
 
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 
@@ -152,7 +153,7 @@ OPERATIONS = st.sampled_from(sorted(MODEL)).flatmap(
 ELEMENTS = st.tuples(st.sampled_from(["k", "l"]), st.lists(OPERATIONS, max_size=6))
 
 
-@settings(max_examples=150)
+@settings(max_examples=sampled(150))
 @given(
     elements=st.lists(ELEMENTS, min_size=1, max_size=12),
     cuts=st.sets(st.integers(1, 11)),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.states.ttl_interpreter import OPERATIONS, TtlInterpreter, in_list
 from tests.runtime.states.ttl_model import Model
+from tests.samples import sampled
 
 from queryable_state.streaming import StateTtlConfig, Time, Types
 from queryable_state.streaming.testing import KeyedOperatorHarness
@@ -73,7 +74,7 @@ def harness_of(ttl: StateTtlConfig, backend: InMemoryStateBackend, *, mutable: b
     )
 
 
-@settings(max_examples=120)
+@settings(max_examples=sampled(120))
 @given(
     mutable=st.booleans(),
     visibility=st.sampled_from(list(VISIBILITY)),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.timers.timer_model import OUTPUT, Call, ScriptedFunction, TimerModel, row
+from tests.samples import sampled
 
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.testing import InMemoryStateBackend, KeyedOperatorHarness
@@ -90,7 +91,7 @@ def _pending(harness: KeyedOperatorHarness) -> set[tuple[str, bool, int]]:
     return set(found)
 
 
-@settings(max_examples=200)
+@settings(max_examples=sampled(200))
 @given(
     steps=st.lists(st.lists(_STEP_CALLS, max_size=3), max_size=4),
     batches=st.lists(_BATCHES, min_size=1, max_size=6),

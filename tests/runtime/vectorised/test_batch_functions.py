@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.vectorised.running_totals import INPUT, OUTPUT, Oracle, RunningTotals
+from tests.samples import sampled
 
 from queryable_state.streaming import (
     BatchKeys,
@@ -52,7 +53,7 @@ def by_key(rows: Iterable[Any]) -> dict[Any, list[Any]]:
     return found
 
 
-@settings(max_examples=80)
+@settings(max_examples=sampled(80))
 @given(
     batches=st.lists(st.lists(ROWS, max_size=15), max_size=5),
     chunk_rows=st.integers(1, 20),

@@ -14,6 +14,7 @@ from tests.runtime.windows.window_model import (
     span_of,
     windows_over,
 )
+from tests.samples import sampled
 
 from queryable_state.streaming import (
     AggregateFunction,
@@ -158,7 +159,7 @@ class _Job:
         return sorted(map(tuple, outputs))
 
 
-_DEFAULT = settings(max_examples=50)
+_DEFAULT = settings(max_examples=sampled(50))
 
 
 @_DEFAULT

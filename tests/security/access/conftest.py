@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.security.access.sites import RULES, start_job, write_rules
 
+from queryable_state.server.security.access import access_control
 from queryable_state.server.testing.cluster import InProcessCluster
 
 if TYPE_CHECKING:
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
     from queryable_state.server.testing.cluster import InProcessJob
+
+
+@pytest.fixture(autouse=True)
+def _changed_rules_are_seen_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test is about how often a process looks at its access file."""
+    monkeypatch.setattr(access_control, "_POLL_S", 0.02)
 
 
 @pytest.fixture

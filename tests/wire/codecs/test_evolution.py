@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.samples import sampled
 from tests.wire.conftest import scalar_types, values_of
 
 from queryable_state.wire.errors import JobError
@@ -106,7 +107,7 @@ def converted(value: Any, new: TypeInfo) -> Any:
 
 @pytest.mark.parametrize("place", NESTED)
 @pytest.mark.parametrize("written", WIDENED, ids=" to ".join)
-@settings(max_examples=8)
+@settings(max_examples=sampled(8))
 @given(data=st.data())
 def test_a_widened_type_reads_every_stored_value_exactly(
     data: st.DataObject, written: tuple[str, str], place: str
@@ -129,7 +130,7 @@ def test_any_other_change_is_refused_and_names_both_types(written: tuple[str, st
         adapter(old, new)
 
 
-@settings(max_examples=300)
+@settings(max_examples=sampled(300))
 @given(old=scalar_types(), middle=scalar_types(), new=scalar_types())
 def test_widening_is_transitive(old: TypeInfo, middle: TypeInfo, new: TypeInfo) -> None:
     if widens(old, middle) and widens(middle, new):

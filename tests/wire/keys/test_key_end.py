@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.samples import sampled
 
 from queryable_state.wire.errors import KeyTypeError
 from queryable_state.wire.keys.key_codec import KeyCodec
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tests.wire.conftest import Wire
 
 # A busy machine stalls: a slow example is no failure.
-PROPERTY = settings(max_examples=150)
+PROPERTY = settings(max_examples=sampled(150))
 
 
 @PROPERTY

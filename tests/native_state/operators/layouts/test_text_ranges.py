@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.native_state.operators.state_fixture import RawPartition
 from tests.native_state.rows.spark_rows import fields
+from tests.samples import sampled
 
 from queryable_state.server.native_state.operators.layouts.family_keys import FamilyKeys
 from queryable_state.server.native_state.operators.layouts.key_columns import KeyColumns
@@ -99,7 +100,7 @@ _BOUND = st.binary(max_size=3) | st.tuples(
 ).map(b"".join)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=sampled(300))
 @given(
     st.sampled_from(KINDS), st.lists(st.none() | _BYTES, max_size=20), _BOUND, st.none() | _BOUND
 )
