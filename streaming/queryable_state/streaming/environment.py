@@ -188,24 +188,36 @@ class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, Envi
         return self._plan().drawn(language)
 
     def restore_savepoint(
-        self, savepoint: str, checkpoint_location: str, *, allow_non_restored_state: bool = False
+        self,
+        savepoint: str,
+        checkpoint_location: str,
+        *,
+        query: DataFrame | None = None,
+        allow_non_restored_state: bool = False,
     ) -> str:
         """Prepares a query that the caller starts to begin from a savepoint; returns its id.
+
+        `query` is the DataFrame that the caller will write: its sources are matched with those of
+        the savepoint as for jobs, by uid, Spark's name or what they read. Without it the query must
+        have the sources of the savepoint in the same order; its start is refused if it has not.
 
         Call it after `to_dataframe()` and before `writeStream.option("checkpointLocation", ...)`
         with the same location. A repeated call changes nothing. Raises RestoreMismatchError if the
         savepoint does not fit the streams taken with `to_dataframe()`, or another query uses the
         location.
         """
-        query = QueryRestore(
+        restore = QueryRestore(
             application=self._running_application(),
             settings=self._job_settings(),
             streams=self._next.taken,
             backend=self._backend,
             checkpoints=self._checkpoints,
         )
-        return query.seed(
-            savepoint, checkpoint_location, allow_non_restored_state=allow_non_restored_state
+        return restore.seed(
+            savepoint,
+            checkpoint_location,
+            query=query,
+            allow_non_restored_state=allow_non_restored_state,
         )
 
     def proxy_address(self, timeout_s: float = 60.0) -> str:

@@ -127,15 +127,14 @@ def _types() -> list[Fixture]:
 
 
 def _several() -> list[Fixture]:
-    return [
-        Fixture(
-            name="chained",
-            inputs={"calls": several.CALLS},
-            plan=several.chained,
-            feed=several.feed_calls,
-            output_mode="append",
-        )
-    ]
+    of_calls = partial(
+        Fixture,
+        inputs={"calls": several.CALLS},
+        plan=several.chained,
+        feed=several.feed_calls,
+        output_mode="append",
+    )
+    return [of_calls(name="chained"), of_calls(name="chained-hdfs", settings=HDFS)]
 
 
 def _processors() -> list[Fixture]:

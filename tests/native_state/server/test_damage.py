@@ -64,7 +64,7 @@ async def test_a_damaged_commit_is_named(query: ReplayedQuery, serving: Serve) -
 @pytest.mark.parametrize(
     ("lost", "says"),
     [
-        ("state/0/1/4.changelog", r"version 4 in .*state/0/1 is lost: batch 3 is committed.*2"),
+        ("state/0/1/4.changelog", r"state/0/1/4.changelog is lost: batch 3 is committed.*2"),
         ("state/0/0/_metadata/schema", r"_metadata/schema is lost: batch 3 is committed"),
         ("offsets/3", r"offsets/3 is lost: batch 3 is committed"),
     ],

@@ -36,6 +36,40 @@ from queryable_state.streaming.spark.queries.source_backlog import Backlog, back
             Backlog(12, "files"),
         ),
         ({"metrics": {"numBytesOutstanding": "900"}}, Backlog(900, "bytes")),
+        # Files and bytes come before offsets.
+        (
+            {"metrics": {"numBytesOutstanding": "900", "maxOffsetsBehindLatest": "7"}},
+            Backlog(900, "bytes"),
+        ),
+        # The average is over the partitions of the batch's offsets.
+        (
+            {
+                "endOffset": {"stream": {"0": 10, "1": 20, "2": 30}},
+                "latestOffset": None,
+                "metrics": {
+                    "minOffsetsBehindLatest": "0",
+                    "avgOffsetsBehindLatest": "33.333333",
+                    "maxOffsetsBehindLatest": "80",
+                },
+            },
+            Backlog(100, "rows"),
+        ),
+        # Of an unknown number of partitions: at least what the one that is most behind has.
+        (
+            {
+                "endOffset": {"shard-7": "4963"},
+                "latestOffset": {"shard-7": "5010"},
+                "metrics": {
+                    "minOffsetsBehindLatest": "2",
+                    "avgOffsetsBehindLatest": "21.5",
+                    "maxOffsetsBehindLatest": "47",
+                },
+            },
+            Backlog(47, "rows"),
+        ),
+        ({"metrics": {"avgOffsetsBehindLatest": "21.5"}}, Backlog(22, "rows")),
+        ({"metrics": {"maxOffsetsBehindLatest": "0"}}, Backlog(0, "rows")),
+        ({"metrics": {"avgOffsetsBehindLatest": "NaN"}}, Backlog(0, "")),
         # Seconds of the rate source, and batches of a file source, are no rows.
         ({"endOffset": 6, "latestOffset": 9}, Backlog(0, "")),
         ({"endOffset": {"logOffset": 1}, "latestOffset": None}, Backlog(0, "")),

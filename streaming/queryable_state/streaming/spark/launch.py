@@ -41,6 +41,7 @@ from queryable_state.wire.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -201,6 +202,7 @@ class JobLaunch:
     ) -> JobClient:
         identity = config_id(config)
         self.application.coordinator.configure(identity, config)
+        self.application.adapter.note_job(identity)
         operators = [compiler.layout(node) for node in self.graph.operators]
         planned = compiler.is_native(self.graph)
 
@@ -278,7 +280,12 @@ class QueryRestore:
     checkpoints: CheckpointConfig
 
     def seed(
-        self, savepoint: str, checkpoint_location: str, *, allow_non_restored_state: bool
+        self,
+        savepoint: str,
+        checkpoint_location: str,
+        *,
+        query: DataFrame | None,
+        allow_non_restored_state: bool,
     ) -> str:
         """Seeds a query's checkpoint location from a savepoint; returns the query's id."""
         graph = JobGraph.of_ends(self.streams)
@@ -312,5 +319,6 @@ class QueryRestore:
             job_name="",
             operators=declarations(operators, compiler, ""),
             markers=len(graph.supplied) if graph.needs_clock else 0,
+            sources=None if query is None else query_sources(query, graph.sources),
         )
         return query_id.hex

@@ -57,15 +57,15 @@ def of_committed(batch: int) -> Iterator[None]:
     """
     try:
         yield
-    except NotYetWrittenError as missing:
-        raise lost(missing, batch) from missing
+    except NotYetWrittenError as problem:
+        raise lost(problem, batch) from problem
 
 
-def lost(missing: NotYetWrittenError, batch: int) -> CorruptDataError:
+def lost(problem: NotYetWrittenError, batch: int) -> CorruptDataError:
     """The error of a file that is missing although its batch is committed."""
-    left = f"; {missing.left}" if missing.left else ""
+    left = f"; {problem.left}" if problem.left else ""
     return CorruptDataError(
-        f"{missing.file or missing} is lost: batch {batch} is committed in commits/{batch}, so "
+        f"{problem.file or problem} is lost: batch {batch} is committed in commits/{batch}, so "
         f"it was there{left}: {_ADVICE}"
     )
 
@@ -82,6 +82,11 @@ def file_removed(file: str) -> FileRemovedError:
 def damaged(file: str, what: str) -> CorruptDataError:
     """The error of a file whose bytes are not what Spark writes."""
     return CorruptDataError(f"{file} is damaged: {what}: {_ADVICE}")
+
+
+def missing(file: str, what: str) -> CorruptDataError:
+    """The error of a file that newer files need, and that is not there."""
+    return CorruptDataError(f"{file} is lost: {what}: {_ADVICE}")
 
 
 def checksum_mismatch(file: str, what: str) -> CorruptDataError:

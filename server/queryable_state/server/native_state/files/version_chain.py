@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.native_state.files.outcomes import damaged, not_yet_written
+from queryable_state.server.native_state.files.outcomes import (
+    damaged,
+    missing,
+    not_yet_written,
+)
 from queryable_state.wire.errors import VersionGoneError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Set
+    from collections.abc import Callable, Collection, Set
 
     from queryable_state.wire.errors import QueryableStateError
 
@@ -18,14 +22,16 @@ def choose_chain(
     snapshots: Set[int],
     deltas: Set[int],
     folder: str,
+    file: Callable[[int], str],
     *,
     avoid: Collection[int] = (),
     other_snapshots: Set[int] = frozenset(),
 ) -> tuple[int, range]:
     """The version of the snapshot to begin with, 0 for an empty store, and the deltas to apply.
 
-    `other_snapshots` do not lead to this version, but show how far the job has come. Raises
-    VersionGoneError, NotYetWrittenError or CorruptDataError if there is no such chain.
+    `file` names the file of a version in the folder, for errors. `other_snapshots` do not lead to
+    this version, but show how far the job has come. Raises VersionGoneError, NotYetWrittenError or
+    CorruptDataError if there is no such chain.
     """
     # The oldest version from which deltas lead up to this one without a gap.
     lowest = version
@@ -36,7 +42,7 @@ def choose_chain(
     if base >= lowest or lowest == 0:
         return base, range(base + 1, version + 1)
     kept = snapshots | other_snapshots
-    raise _no_chain(version, lowest, kept, deltas, folder, avoid)
+    raise _no_chain(version, lowest, kept, deltas, folder, file, avoid)
 
 
 def _no_chain(
@@ -45,13 +51,14 @@ def _no_chain(
     snapshots: Set[int],
     deltas: Set[int],
     folder: str,
+    file: Callable[[int], str],
     avoid: Collection[int],
 ) -> QueryableStateError:
     newest = max(snapshots | deltas, default=0)
     if newest < version:
         there = f"the newest version there is {newest}"
         return not_yet_written(
-            f"version {version} in {folder}",
+            f"{folder}/{file(version)}",
             there,
             left=f"{there}, that of batch {newest - 1}" if newest else "no version is there",
         )
@@ -65,7 +72,10 @@ def _no_chain(
     if any(each > lowest for each in snapshots):
         # The job removes files only below a snapshot that it keeps.
         return gone(version, folder)
-    return damaged(folder, f"version {lowest} is missing, so version {version} cannot be restored")
+    return missing(
+        f"{folder}/{file(lowest)}",
+        f"version {lowest} is missing, so version {version} cannot be restored",
+    )
 
 
 def gone(version: int, folder: str) -> VersionGoneError:

@@ -34,6 +34,9 @@ _log = logging.getLogger(__name__)
 _LOOK_S = 2.0
 # Between two attempts at a batch that cannot be read.
 _RETRY_S = 1.0
+# Between two looks for files that were put back; at least so many times what the look takes.
+_MEND_S = 2.0
+_MEND_SHARE = 10.0
 # What Spark or its storage makes good by itself does so sooner.
 _PATIENCE_S = 10.0
 
@@ -42,7 +45,9 @@ class Follower:
     """Commits each batch in a `ServedQuery` once Spark has committed it.
 
     `commits/N` is the truth: files of batches without it are not read. A batch that cannot be
-    read is tried again, and `findings` says why; queries meanwhile get the batch before.
+    read is tried again, and `findings` says why; queries meanwhile get the batch before. If it
+    cannot be read for the second time because files are damaged or lost, their operators are left
+    out, and the others go on; they are read again once the files are back.
     """
 
     def __init__(
@@ -68,6 +73,9 @@ class Follower:
         self._check_s = check_s
         self._looked_s = 0.0
         self._failing_since_s = 0.0
+        # The batch that could not be read because of damaged files, -1: none.
+        self._damaged_batch = -1
+        self._next_mend_s = 0.0
         self.lag_ms = 0
         """From the commit of the newest batch until queries saw it."""
         self.finding: status_pb2.Finding | None = None
@@ -88,6 +96,8 @@ class Follower:
 
     async def _next(self) -> None:
         """Commits the next batch, or waits for it."""
+        if self._served.has_damages and time.monotonic() >= self._next_mend_s:
+            await self._mend()
         following = self._served.facts.batch + 1
         entry = await self._threads.run(self._checkpoint.find_commit, following)
         if entry is not None:
@@ -119,11 +129,24 @@ class Follower:
             await self._reload(facts)
         else:
             try:
-                await self._served.advance(facts)
+                await self._served.advance(facts, leave_out=self._leaves_out)
             except VersionGoneError:
                 await self._jump()
                 return
         self._committed(facts)
+
+    @property
+    def _leaves_out(self) -> bool:
+        """True if the next batch could not be read before, because of damaged files."""
+        return self._damaged_batch == self._served.facts.batch + 1
+
+    async def _mend(self) -> None:
+        """Serves operators again whose files are back."""
+        begun_s = time.monotonic()
+        if await self._served.is_mended():
+            await self._reload(self._served.facts)
+        now_s = time.monotonic()
+        self._next_mend_s = now_s + max(_MEND_S, _MEND_SHARE * (now_s - begun_s))
 
     async def _has_other_states(self, batch: int, check_s: float) -> bool:
         """True if the query has other states since this batch.
@@ -223,12 +246,12 @@ class Follower:
         if await threads.run(self._operators, facts.batch) != self._served.states.described_by:
             await self._reload(facts)
         else:
-            await self._served.jump(facts)
+            await self._served.jump(facts, leave_out=self._leaves_out)
         self._committed(facts)
 
     async def _reload(self, facts: BatchFacts) -> None:
         states = await self._threads.run(self._read_states, facts)
-        await self._served.reload(states, facts)
+        await self._served.reload(states, facts, leave_out=self._leaves_out)
         _log.info("%s: loaded again as of batch %d", self._served.uri, facts.batch)
 
     def _committed(self, facts: BatchFacts) -> None:
@@ -240,6 +263,8 @@ class Follower:
         self._failing_since_s = 0.0
 
     def _failed(self, problem: QueryableStateError) -> None:
+        if isinstance(problem, CorruptDataError):
+            self._damaged_batch = self._served.facts.batch + 1
         now_s = time.monotonic()
         if not self._failing_since_s:
             self._failing_since_s = now_s

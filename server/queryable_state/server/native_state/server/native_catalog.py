@@ -41,6 +41,8 @@ class NativeCatalog:
         states = self._served.states.registrations
         registration = states.get(request.state_name)
         if registration is None:
+            if request.state_name in self._served.states.left_out:
+                raise self._served.states.left_out[request.state_name].copy()
             names = sorted(states)
             raise UnknownStateError(
                 f"no queryable state {request.state_name!r} in {self._served.uri}; "
@@ -67,6 +69,7 @@ class NativeCatalog:
         for state in self._served.states.registrations.values():
             if state.state_id == state_id:
                 return state
+        self._served.check_state(state_id)
         raise UnknownStateError(f"no queryable state has the id {state_id}: locate it by its name")
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:

@@ -48,7 +48,7 @@ class NativeReader:
         served = self._served
         if served.refusal is not None or served.taken_back is not None:
             return None
-        if not served.is_whole or query.consistency:
+        if not served.is_whole or query.consistency or query.state_id in served.unserved:
             return None
         if query.partitions or (query.state_id in served.unplaced and not served.is_alone):
             return None
@@ -61,6 +61,7 @@ class NativeReader:
         try:
             requested = RequestedVersion.of(query)
             self._served.check(requested)
+            self._served.check_state(query.state_id)
             self._check_partitions(query)
             await self._load(query.state_id, _groups(query.keys), query.deadline_ms)
         except QueryableStateError as problem:
@@ -102,11 +103,13 @@ class NativeReader:
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
         """Estimates the size of the partitions that are loaded."""
         self._served.check(None)
+        self._served.check_state(state_id)
         return [] if self._is_unloaded(state_id) else await self._reader.measure(state_id)
 
     def hot_keys(self, state_id: int, limit: int) -> hot_keys_pb2.ListHotKeysResponse:
         """The keys of a state that queries asked for most often."""
         self._served.check(None)
+        self._served.check_state(state_id)
         if self._is_unloaded(state_id):
             return hot_keys_pb2.ListHotKeysResponse()
         return self._reader.hot_keys(state_id, limit)
@@ -130,8 +133,12 @@ class NativeReader:
         return not self._served.is_whole and self._reader.registration(state_id) is None
 
     async def _load(self, state_id: int, groups: Iterable[int], deadline_ms: int) -> None:
-        """Waits until these partitions of a state are loaded, as far as this server has them."""
+        """Waits until these partitions of a state are loaded, as far as this server has them.
+
+        Raises if a file of the state is damaged or lost.
+        """
         served = self._served
+        served.check_state(state_id)
         if served.is_whole:
             return
         timeout_s = (deadline_ms or self._default_deadline_ms) * _WAITING_PART / 1000
@@ -144,6 +151,7 @@ class NativeReader:
                 f"({served.progress}): ask again, or with a longer deadline",
                 retry_after_ms=500,
             ) from None
+        served.check_state(state_id)
 
 
 def _groups(keys: Iterable[bytes]) -> set[int]:

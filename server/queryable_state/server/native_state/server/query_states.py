@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from xxhash import xxh3_64_intdigest
 
 from queryable_state.v1 import registration_pb2
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,6 +61,31 @@ class QueryStates:
 
     described_by: object = None
     """What the checkpoint says of the operators: another answer means other states."""
+
+    left_out: Mapping[str, CorruptDataError] = field(default_factory=dict)
+    """Why states are not served of which a file is damaged or lost, by queryable name."""
+
+    def without(self, damages: Mapping[str, CorruptDataError]) -> QueryStates:
+        """The states but those of operators, by uid, of which a file is damaged or lost."""
+        served = replace(
+            self, operators=tuple(each for each in self.operators if each.uid not in damages)
+        )
+        others = ", ".join(sorted(served.registrations))
+        refusals: list[QueryableStateError] = []
+        left_out: dict[str, CorruptDataError] = {}
+        for operator in self.operators:
+            problem = damages.get(operator.uid)
+            if problem is None:
+                continue
+            names = sorted(each.queryable_name for each in operator.registrations.values())
+            refusal = CorruptDataError(
+                f"operator {operator.uid} is left out: {problem.message}. Until then "
+                f"{', '.join(names) or 'it'} cannot be read; {others} can",
+                reason=problem.reason,
+            )
+            refusals.append(refusal)
+            left_out |= dict.fromkeys(names, refusal)
+        return replace(served, refusals=(*self.refusals, *refusals), left_out=left_out)
 
     @property
     def registrations(self) -> dict[str, registration_pb2.StateRegistration]:

@@ -14,6 +14,7 @@ from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtas
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
+    CorruptDataError,
     InvalidRequestError,
     Reason,
     RetryLaterError,
@@ -21,13 +22,13 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from concurrent.futures import Future
 
     from queryable_state.server.native_state.server.batch_facts import BatchFacts
     from queryable_state.server.native_state.server.native_threads import NativeThreads
     from queryable_state.server.native_state.server.owners import Owners
-    from queryable_state.server.native_state.server.query_states import QueryStates
+    from queryable_state.server.native_state.server.query_states import OperatorStates, QueryStates
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.base.thread_pool import ThreadPool
@@ -57,6 +58,10 @@ class ServedQuery:
 
     Commits and the ends of loads take turns, so that every loaded partition is at the committed
     batch. What fails leaves the stores at the batch before.
+
+    An operator of which a file is damaged or lost is left out, unless it is the last one: the
+    others are served, and reads of its states are refused by name. A load leaves it out at once,
+    a commit or `reload` only if its caller says so or if it was left out before.
     """
 
     def __init__(
@@ -74,7 +79,12 @@ class ServedQuery:
         self.uri = uri
         self.query_id = query_id
         self.states: QueryStates
-        """The states, as of the newest change of them; set by `begin`."""
+        """The states that are served, as of the newest change of them; set by `begin`."""
+        self.unserved: dict[int, CorruptDataError] = {}
+        """Why states are not served of which a file is damaged or lost, by id."""
+        self._described: QueryStates
+        # Of each operator that is left out, by uid: a partition that cannot be read, and why.
+        self._damages: dict[str, tuple[ServedPartition, CorruptDataError]] = {}
         self.refusal: QueryableStateError | None = None
         """Why nothing is answered any more; None: queries are answered."""
         self.taken_back: QueryableStateError | None = None
@@ -158,17 +168,23 @@ class ServedQuery:
             ]
         )
 
-    async def advance(self, facts: BatchFacts) -> None:
+    async def advance(self, facts: BatchFacts, *, leave_out: bool = False) -> None:
         """Commits the next batch: all partitions that are loaded, in one turn of the loop."""
         async with self._turn:
-            await self._commit(facts, lambda each, ids: each.changes(facts.batch, ids))
+            await self._commit(
+                facts, lambda each, ids: each.changes(facts.batch, ids), leave_out=leave_out
+            )
 
-    async def jump(self, facts: BatchFacts) -> None:
+    async def jump(self, facts: BatchFacts, *, leave_out: bool = False) -> None:
         """Commits a later batch, whose predecessors' changes are gone: opens each store anew."""
         async with self._turn:
-            await self._commit(facts, lambda each, ids: each.files.open(facts.batch, ids))
+            await self._commit(
+                facts, lambda each, ids: each.files.open(facts.batch, ids), leave_out=leave_out
+            )
 
-    async def reload(self, states: QueryStates, facts: BatchFacts) -> None:
+    async def reload(
+        self, states: QueryStates, facts: BatchFacts, *, leave_out: bool = False
+    ) -> None:
         """Starts over at a batch, with the states as they are since then.
 
         The partitions that were loaded are loaded first; meanwhile the old ones answer. Clients
@@ -183,15 +199,48 @@ class ServedQuery:
             wanted = [
                 each for each in new if whole or (each.operator.operator_id, each.index) in loaded
             ]
-            raws = await self._calls.all(
-                wanted, lambda each: each.files.open(facts.batch, facts.ids(each))
+            raws, damages = await self._readable(
+                states,
+                wanted,
+                lambda each: each.files.open(facts.batch, facts.ids(each)),
+                leave_out=leave_out,
             )
             self.taken_back = None
             removed = self._table.remove_job(self.query_id)
             self._use(states, new, facts)
-            for each, raw in zip(wanted, raws, strict=True):
+            for each, raw in raws:
                 self._add(each, raw)
+            for damage in damages:
+                self._leave_out(*damage)
             self._calls.destroy(*(each.store for each in removed))
+
+    @property
+    def has_damages(self) -> bool:
+        """True if an operator is left out because a file is damaged or lost."""
+        return bool(self._damages)
+
+    async def is_mended(self) -> bool:
+        """True if an operator that is left out can be read again: `reload` serves it.
+
+        If another file of it turns out to be damaged, its states are refused with that one.
+        """
+        facts = self._facts
+        for each, problem in list(self._damages.values()):
+            ids = facts.ids(each)
+            try:
+                # Lists the folder, before files are read.
+                await self._loading.run(each.files.check, facts.batch, ids)
+                raw: StateStore = await self._loading.run(each.files.open, facts.batch, ids)
+            except CorruptDataError as still:
+                if still.message != problem.message:
+                    self._damages[each.operator.uid] = each, still
+                    self._name_damages()
+            except (RetryLaterError, VersionGoneError):
+                continue
+            else:
+                self._calls.destroy(raw)
+                return True
+        return False
 
     def take_back(self, newest: int) -> None:
         """Refuses queries while the commit of the served batch is removed.
@@ -244,6 +293,12 @@ class ServedQuery:
                 f"served as of batch {self._facts.batch}: serve it with --follow"
             )
 
+    def check_state(self, state_id: int) -> None:
+        """Raises why a state is not served of which a file is damaged or lost."""
+        refusal = self.unserved.get(state_id)
+        if refusal is not None:
+            raise refusal.copy()
+
     def check_watch(self) -> None:
         """Raises unless the states can be watched."""
         self.check(None)
@@ -268,7 +323,9 @@ class ServedQuery:
     def _use(
         self, states: QueryStates, partitions: list[ServedPartition], facts: BatchFacts
     ) -> None:
-        self.states, self._partitions, self._facts = states, partitions, facts
+        self._described, self._partitions, self._facts = states, partitions, facts
+        self._damages = {}
+        self._name_damages()
         self.is_whole = not partitions
         self._peers = {each.uid: [] for each in states.operators if not each.placed_by_hash}
         self.unplaced = {
@@ -318,6 +375,12 @@ class ServedQuery:
                     self._add(each, raw)
                 else:
                     await self._background.run(raw.destroy)
+        except CorruptDataError as problem:
+            async with self._turn:
+                if each in self._partitions:
+                    if not _have_states(self.states.operators, but={each.operator.uid}):
+                        raise
+                    self._leave_out(each, problem)
         finally:
             each.loading = None
 
@@ -339,14 +402,76 @@ class ServedQuery:
             self._table.add_state(each.subtask, registration)
         self.is_whole = self.loaded == len(self._partitions)
 
+    async def _readable(
+        self,
+        states: QueryStates,
+        partitions: Sequence[ServedPartition],
+        call: Callable[[ServedPartition], _Found],
+        *,
+        leave_out: bool,
+    ) -> tuple[
+        list[tuple[ServedPartition, _Found]], list[tuple[ServedPartition, CorruptDataError]]
+    ]:
+        """The results of `call` for the partitions of operators that can be read, and one damage
+        of each other operator; raises the damage unless it may leave out the operator."""
+        results = await self._calls.all(partitions, call)
+        damages: dict[str, tuple[ServedPartition, CorruptDataError]] = {}
+        for each, found in zip(partitions, results, strict=True):
+            if isinstance(found, CorruptDataError):
+                damages.setdefault(each.operator.uid, (each, found))
+        readable = []
+        for each, found in zip(partitions, results, strict=True):
+            if not isinstance(found, CorruptDataError):
+                if each.operator.uid in damages:
+                    self._calls.destroy(found)
+                else:
+                    readable.append((each, found))
+        new = [damage for uid, damage in damages.items() if uid not in self._damages]
+        if (new and not leave_out) or not _have_states(states.operators, but=damages):
+            self._calls.destroy(*(found for _, found in readable))
+            raise next(iter(new or damages.values()))[1]
+        return readable, list(damages.values())
+
+    def _leave_out(self, damaged: ServedPartition, problem: CorruptDataError) -> None:
+        """Ends the reads of an operator; the others are not touched."""
+        uid = damaged.operator.uid
+        self._damages[uid] = damaged, problem
+        for each in self._partitions:
+            if each.operator.uid == uid and each.subtask is not None:
+                self._table.remove(each.subtask)
+                self._calls.destroy(each.subtask.store)
+        self._partitions = [each for each in self._partitions if each.operator.uid != uid]
+        self.is_whole = self.loaded == len(self._partitions)
+        self._name_damages()
+        _log.error("%s: operator %s is left out: %s", self.uri, uid, problem)
+
+    def _name_damages(self) -> None:
+        self.states = self._described.without(
+            {uid: problem for uid, (_, problem) in self._damages.items()}
+        )
+        self.unserved = {
+            state_id: self.states.left_out[each.queryable_name]
+            for operator in self._described.operators
+            for state_id, each in operator.registrations.items()
+            if each.queryable_name in self.states.left_out
+        }
+
     async def _commit(
         self,
         facts: BatchFacts,
         prepare: Callable[[ServedPartition, Sequence[str | None]], Overlay | StateStore],
+        *,
+        leave_out: bool,
     ) -> None:
         loaded = [each for each in self._partitions if each.subtask is not None]
         self._batch_times.add(facts.batch, facts.timestamp_ms)
-        prepared = await self._calls.all(loaded, lambda each: prepare(each, facts.ids(each)))
+        readable, damages = await self._readable(
+            self.states, loaded, lambda each: prepare(each, facts.ids(each)), leave_out=leave_out
+        )
+        prepared = [found for _, found in readable]
+        loaded = [each for each, _ in readable]
+        for damage in damages:
+            self._leave_out(*damage)
         try:
             await commit_batch(self.job, facts, loaded, prepared, self._following)
             self._facts = facts
@@ -363,7 +488,9 @@ class ServedQuery:
             up_to = self._facts.batch - 1
         for each in loaded:
             store = each.store
-            while await self._background.run(store.compact, up_to, _COMPACTED_RECORDS):
+            while each in self._partitions and await self._background.run(
+                store.compact, up_to, _COMPACTED_RECORDS
+            ):
                 pass
 
 
@@ -376,17 +503,18 @@ class _PartitionCalls:
 
     async def all(
         self, partitions: Sequence[ServedPartition], call: Callable[[ServedPartition], _Found]
-    ) -> list[_Found]:
-        """The result of `call` for each partition; if one fails, raises it and closes the others'
-        stores."""
+    ) -> list[_Found | CorruptDataError]:
+        """The result of `call` for each partition, or why its files cannot be read; if one fails
+        for another reason, raises it and closes the others' stores."""
         results = await asyncio.gather(
             *(self._threads.run(call, each) for each in partitions), return_exceptions=True
         )
-        found = [each for each in results if not isinstance(each, BaseException)]
-        for problem in results:
-            if isinstance(problem, BaseException):
-                self.destroy(*found)
-                raise problem
+        found: list[_Found | CorruptDataError] = []
+        for each in results:
+            if isinstance(each, BaseException) and not isinstance(each, CorruptDataError):
+                self.destroy(*(one for one in results if not isinstance(one, BaseException)))
+                raise each
+            found.append(each)
         return found
 
     def destroy(self, *found: Overlay | StateStore) -> None:
@@ -395,6 +523,11 @@ class _PartitionCalls:
             destroy = getattr(each, "destroy", None)
             if destroy is not None:
                 self._background.submit(destroy).add_done_callback(_log_failure)
+
+
+def _have_states(operators: Iterable[OperatorStates], *, but: Collection[str]) -> bool:
+    """True if operators but these, by uid, have states."""
+    return any(each.registrations for each in operators if each.uid not in but)
 
 
 def _log_failure(done: Future[object]) -> None:

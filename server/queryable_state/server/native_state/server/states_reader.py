@@ -16,7 +16,7 @@ from queryable_state.server.native_state.operators.operator_names import JOIN
 from queryable_state.server.native_state.operators.operator_states import states_of
 from queryable_state.server.native_state.operators.operator_tables import OperatorTables
 from queryable_state.server.native_state.operators.physical_form import physical_form
-from queryable_state.server.native_state.server.batch_facts import STRICT_DISTRIBUTION
+from queryable_state.server.native_state.server.batch_facts import STRICT_DISTRIBUTION, BatchFacts
 from queryable_state.server.native_state.server.query_states import (
     OperatorStates,
     QueryStates,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from queryable_state.server.native_state.files.store_schema import StoreSchema
     from queryable_state.server.native_state.operators.physical_form import PhysicalForm
     from queryable_state.server.native_state.operators.state_layout import StateLayout
-    from queryable_state.server.native_state.server.batch_facts import BatchFacts
     from queryable_state.wire.errors import QueryableStateError
 
 
@@ -47,7 +46,7 @@ class Described(NamedTuple):
     operators: tuple[OperatorMetadata, ...]
 
     unreadable: frozenset[int]
-    """The operators whose metadata or schema is damaged or lost."""
+    """The operators that cannot be described, because a file is damaged or lost."""
 
 
 class StatesReader:
@@ -76,7 +75,7 @@ class StatesReader:
     def read(self, facts: BatchFacts) -> QueryStates:
         """The states as of a committed batch.
 
-        An operator whose metadata or schema is damaged or lost is left out. Raises
+        An operator that cannot be described, because a file is damaged or lost, is left out. Raises
         `CorruptDataError` if none is left, or for another file, `InvalidRequestError` if the query
         keeps none, UnsupportedFormatError for what this version does not know.
         """
@@ -94,11 +93,10 @@ class StatesReader:
         for operator in operators:
             try:
                 schemas = self._schemas(operator)
+                family_ids = self._family_ids(operator, schemas, facts)
             except (CorruptDataError, NotYetWrittenError) as problem:
                 unreadable[operator.operator_id] = problem
                 continue
-            with of_committed(facts.batch):
-                family_ids = self._family_ids(operator, schemas, facts)
             tables.append(OperatorTables(operator, schemas, facts.conf, family_ids))
         self._unreadable = frozenset(unreadable)
         names = {each.operator_id: each.name for each in operators}
@@ -134,14 +132,16 @@ class StatesReader:
     def operators(self, batch: int) -> Described:
         """What the checkpoint says of the operators in a batch; equal answers mean equal states.
 
-        Schemas are read again only of the operators that were left out because of them.
+        Schemas and snapshots are read again only of the operators that were left out because of
+        them.
         """
         unreadable: dict[int, QueryableStateError] = {}
         operators = self._checkpoint.operators(batch, unreadable)
         for operator in operators:
             if operator.operator_id in self._unreadable:
                 try:
-                    self._schemas(operator)
+                    facts = BatchFacts.of(self._checkpoint, batch)
+                    self._family_ids(operator, self._schemas(operator), facts)
                 except (CorruptDataError, NotYetWrittenError) as problem:
                     unreadable[operator.operator_id] = problem
         return Described(tuple(operators), frozenset(unreadable))
@@ -157,8 +157,10 @@ class StatesReader:
         """The ids of the column families, as the newest snapshot of any partition has them.
 
         Not all partitions of operators without other families exist: aggregations without a key
-        and limits have one.
+        and limits have one. A partition with a damaged or lost file is passed over: whoever opens
+        it names the file. Raises `CorruptDataError` if no other one has a snapshot.
         """
+        damage: CorruptDataError | None = None
         for partition in range(operator.partitions):
             for source, store in enumerate(operator.stores):
                 if schemas[store.name].column_families.keys() <= {DEFAULT_COLUMN_FAMILY}:
@@ -167,9 +169,15 @@ class StatesReader:
                     operator.operator_id, partition, store.name, facts.conf
                 )
                 unique_id = facts.entry.unique_id(operator.operator_id, partition, source)
-                snapshot = files.plan(facts.batch + 1, unique_id).snapshot
-                if snapshot is not None:
-                    return snapshot.column_families
+                try:
+                    with of_committed(facts.batch):
+                        snapshot = files.plan(facts.batch + 1, unique_id).snapshot
+                        if snapshot is not None:
+                            return snapshot.column_families
+                except CorruptDataError as problem:
+                    damage = damage or problem
+        if damage is not None:
+            raise damage
         return {}
 
     def _operator(
@@ -237,7 +245,7 @@ class StatesReader:
 def _left_out(
     operator_id: int, name: str, problem: QueryableStateError, batch: int
 ) -> QueryableStateError:
-    """The refusal of an operator whose metadata or schema is damaged or lost."""
+    """The refusal of an operator that cannot be described."""
     if isinstance(problem, NotYetWrittenError):
         problem = lost(problem, batch)
     what = f"operator {operator_id}, {name}" if name else f"operator {operator_id}"

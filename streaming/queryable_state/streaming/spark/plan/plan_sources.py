@@ -40,9 +40,14 @@ def query_sources(frame: DataFrame, nodes: Sequence[SourceNode]) -> list[QuerySo
     Spark numbers the streaming leaves of the analyzed plan from left to right; equal leaves are one
     source. `nodes` are the job's sources, whose uids count.
     """
-    own = [(node, _streams(node.dataframe)) for node in nodes]
+    return plan_sources(_plan(frame), nodes)
+
+
+def plan_sources(plan: Any, nodes: Sequence[SourceNode] = ()) -> list[QuerySource]:
+    """As `query_sources`, of an analyzed plan."""
+    own = [(node, _streams(_plan(node.dataframe))) for node in nodes]
     found: list[tuple[Any, QuerySource]] = []
-    for leaf in _streams(frame):
+    for leaf in _streams(plan):
         folder = next((before.folder for each, before in found if each.equals(leaf)), None)
         name = _spark_name(leaf)
         number = len({source.folder for _, source in found})
@@ -61,9 +66,13 @@ def query_sources(frame: DataFrame, nodes: Sequence[SourceNode]) -> list[QuerySo
     return [source for _, source in found]
 
 
-def _streams(frame: DataFrame) -> list[Any]:
-    """The streaming leaves of a DataFrame's plan, from left to right."""
-    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+def _plan(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _streams(plan: Any) -> list[Any]:
+    """The streaming leaves of a plan, from left to right."""
+    leaves = plan.collectLeaves()
     every = (leaves.apply(number) for number in range(leaves.size()))
     return [leaf for leaf in every if _class(leaf).startswith("StreamingRelation")]
 

@@ -20,7 +20,12 @@ from queryable_state.streaming.spark.queries.failure import run_failure
 from queryable_state.streaming.spark.queries.query_operators import optimized_away, query_operators
 from queryable_state.streaming.spark.queries.source_backlog import file_backlogs
 from queryable_state.streaming.spark.queries.trigger_check import trigger_refusal
-from queryable_state.wire.errors import JobError, Reason, RetryLaterError
+from queryable_state.wire.errors import (
+    JobError,
+    QueryableStateError,
+    Reason,
+    RetryLaterError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +39,6 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator import BatchReport, RunFailure
     from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter
     from queryable_state.streaming.spark.queries.spark_log import SparkLog
-    from queryable_state.wire.errors import QueryableStateError
 
 _log = logging.getLogger("queryable_state.streaming")
 
@@ -95,8 +99,11 @@ class CommitListener(StreamingQueryListener):
             operators = query_operators(execution)
             if not operators:
                 return None
-            refused = trigger_refusal(execution)
+            refused: QueryableStateError | None = trigger_refusal(execution)
             removed = optimized_away(execution)
+            config_id = next(iter(operators)).config_id
+            if refused is None:
+                refused = self._adapter.sources_refusal(execution, config_id)
         except Py4JError as problem:
             _log.warning(
                 "the operators of query %s cannot be read from its plan: %s",
@@ -124,7 +131,6 @@ class CommitListener(StreamingQueryListener):
             )
             for operator, sources in operators.items()
         ]
-        config_id = next(iter(operators)).config_id
         self._started(query_id, name, config_id, layouts)
         return None
 

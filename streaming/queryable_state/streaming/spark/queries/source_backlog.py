@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JError
@@ -31,7 +32,8 @@ UNKNOWN = Backlog(0, "")
 def backlog_of(source: Mapping[str, Any]) -> Backlog:
     """The backlog that the progress of a source names.
 
-    Kafka's is the distance of its offsets. Other sources name files or bytes in their metrics.
+    Kafka's is the distance of its offsets. Other sources name files or bytes in their metrics, or
+    how many offsets their partitions are behind.
     """
     end, latest = (_offsets(source.get(name)) for name in ("endOffset", "latestOffset"))
     if end and latest:
@@ -42,7 +44,35 @@ def backlog_of(source: Mapping[str, Any]) -> Backlog:
     for name, unit in (("numFilesOutstanding", "files"), ("numBytesOutstanding", "bytes")):
         if name in metrics:
             return Backlog(int(float(metrics[name])), unit)
-    return UNKNOWN
+    return _of_offsets_behind(metrics, len(end))
+
+
+def _of_offsets_behind(metrics: Mapping[str, Any], partitions: int) -> Backlog:
+    """The backlog by the metrics of Spark's `ReportsSourceMetrics` sources.
+
+    `avg`, `max` and `minOffsetsBehindLatest` are over the partitions of the source: the average
+    times their number is what waits. If the number is unknown (0), the largest metric is returned:
+    at least so many rows wait.
+    """
+    behind = {
+        name: _finite(metrics.get(f"{name}OffsetsBehindLatest")) for name in ("avg", "max", "min")
+    }
+    known = [each for each in behind.values() if each is not None]
+    if not known:
+        return UNKNOWN
+    total = max(known)
+    if partitions and behind["avg"] is not None:
+        total = behind["avg"] * partitions
+    return Backlog(max(0, round(total)), "rows")
+
+
+def _finite(text: Any) -> float | None:
+    """The number of a metric; None if it is absent or no finite number."""
+    try:
+        number = float(text)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def file_backlogs(execution: Any, descriptions: Sequence[str]) -> dict[int, Backlog]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from queryable_state.server.coordinator.model.engine import BatchClocks, QueryInfo
+from queryable_state.streaming.spark.plan.plan_sources import plan_sources
 from queryable_state.streaming.spark.queries.active_queries import (
     RETRY_AFTER_MS,
     ActiveQueries,
@@ -22,6 +23,7 @@ from queryable_state.streaming.spark.queries.scratch_folder import outlives_quer
 from queryable_state.streaming.spark.savepoints.checkpoint_progress import progress_of
 from queryable_state.streaming.spark.savepoints.file_sink_check import check_sink, skipped_batch
 from queryable_state.streaming.spark.savepoints.progress_export import export_progress
+from queryable_state.streaming.spark.savepoints.source_offsets import started_sources
 from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.wire.errors import (
     CheckpointError,
@@ -72,6 +74,7 @@ class SparkAdapter:
         self._context = spark.sparkContext
         self._lock = threading.Lock()
         self._seen: dict[bytes, _SeenQuery] = {}
+        self._jobs: set[str] = set()
         self._executors = (1, -_EXECUTORS_VALID_S)
 
     def query(self, query_id: bytes) -> QueryInfo | None:
@@ -234,6 +237,24 @@ class SparkAdapter:
         location = SparkFiles(self._context, execution.resolvedCheckpointRoot())
         interval = int(execution.sparkSession().conf().get(_SINK_LOG_INTERVAL, "10"))
         return check_sink(self._context, location, execution.sink().toString(), interval)
+
+    def note_job(self, config_id: str) -> None:
+        """Notes a configuration whose queries are jobs, which check their sources themselves."""
+        self._jobs.add(config_id)
+
+    def sources_refusal(self, execution: Any, config_id: str) -> QueryableStateError | None:
+        """Why a starting query of the user cannot go on from its Spark checkpoint; None if it can.
+
+        Records its sources then. Raises Py4JError if the JVM does not answer.
+        """
+        if config_id in self._jobs:
+            return None
+        files = SparkFiles(self._context, execution.resolvedCheckpointRoot())
+        try:
+            started_sources(files, plan_sources(execution.analyzedPlan()))
+        except QueryableStateError as refusal:
+            return refusal
+        return None
 
     def is_stopping(self, query_id: bytes) -> bool:
         """True if someone is stopping an active query."""

@@ -7,7 +7,10 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from queryable_state.streaming.spark.savepoints.progress_export import source_offsets
+from queryable_state.streaming.spark.savepoints.progress_export import (
+    newest_offsets,
+    source_offsets,
+)
 from queryable_state.streaming.spark.savepoints.query_sources import (
     SOURCES,
     SourceMatch,
@@ -158,6 +161,38 @@ def check_sources(
             "with stop_with_savepoint(), and start this one with another name or checkpoint "
             "location and savepoint=..., which finds sources by their uid"
         )
+
+
+def started_sources(files: SparkFiles, wanted: Sequence[QuerySource]) -> None:
+    """Checks the sources of a query that the user starts, and records them for its savepoints.
+
+    They must be those of its Spark checkpoint, which may be seeded from a savepoint, in the same
+    order. Raises RestoreMismatchError if they are not, CorruptDataError if the record is damaged.
+    """
+    offsets = newest_offsets(files)
+    if offsets is not None:
+        stored = recorded(files.read(SOURCES), files.root)
+        found = source_offsets(offsets).values()
+        before = sum(MarkerOffset.parse(each) is None for each in found)
+        now = [each for each in wanted if not each.is_marker]
+        known = [each for each in stored or () if not each.is_marker]
+        change = None
+        if before != len(now):
+            labels = ", ".join(each.label for each in known)
+            had = f"{before} sources{f' ({labels})' if labels else ''}"
+            labels = ", ".join(each.label for each in now)
+            change = f"it had {had}; now it has {len(now)} ({labels})"
+        elif len(known) == len(now):
+            change = _moved(known, now, files.root)
+        if change is not None:
+            raise RestoreMismatchError(
+                f"the query cannot go on from Spark's checkpoint {files.root}: {change}. Spark "
+                "finds the offset of a source by its place: start the query with the sources that "
+                "it had when its checkpoint or savepoint was written, in the same order. To change "
+                "them, start it as a job, with env.execute(savepoint=...), which finds sources by "
+                "the .uid() of their streams"
+            )
+    record_sources(files, wanted)
 
 
 def record_sources(files: SparkFiles, sources: Sequence[QuerySource]) -> None:

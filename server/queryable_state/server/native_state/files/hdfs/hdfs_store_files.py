@@ -55,7 +55,9 @@ class HdfsStoreFiles(StoreFiles):
         self, version: int, unique_id: str | None = None, *, avoid: Collection[int] = ()
     ) -> RestorePlan:
         snapshots, deltas = self._versions()
-        base, chain = choose_chain(version, snapshots, deltas, self.folder, avoid=avoid)
+        base, chain = choose_chain(
+            version, snapshots, deltas, self.folder, "{}.delta".format, avoid=avoid
+        )
         snapshot = HdfsSnapshot(self._files, base, row_checksums=self.row_checksums)
         return RestorePlan(
             version, snapshot if base else None, tuple(self._delta(each) for each in chain)

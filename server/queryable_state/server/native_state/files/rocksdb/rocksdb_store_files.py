@@ -75,6 +75,11 @@ class RocksDbStoreFiles(StoreFiles):
             {each for each, unique in zips if each in ids and ids[each] == unique},
             {each for each, unique in changelogs if each in ids and ids[each] == unique},
             self.folder,
+            lambda each: _name(
+                each,
+                ids.get(each, None if unique_id is None else "*"),
+                "changelog" if changelogs else "zip",
+            ),
             avoid=avoid,
             other_snapshots={each for each, _ in zips},
         )
