@@ -20,8 +20,7 @@ from queryable_state.client._reading.hot_keys import HotKeys
 from queryable_state.client._reading.listing import JobInfo, StateInfo
 from queryable_state.client._reading.operation import SCAN
 from queryable_state.client._reading.size_estimate import StateMeasure
-from queryable_state.client._scans.scan import Scan
-from queryable_state.client._scans.scan_range import ALL, ScanRange
+from queryable_state.client._scans.scan import ALL, Scan, ScanRange
 from queryable_state.client._status.job_description import JobDescription
 from queryable_state.client._status.server_status import ServerStatus
 from queryable_state.client._watches.watch import Watch

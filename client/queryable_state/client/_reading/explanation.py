@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from queryable_state.client._notebook.explanation_html import Step, explanation_html
+from queryable_state.client._notebook.html import Step, explanation_html
 from queryable_state.client._reading.info import Role, role_of
 from queryable_state.wire.located_state import NOT_HASH_PARTITIONED
 

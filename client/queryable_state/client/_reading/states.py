@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn
 
-from queryable_state.client._notebook.state_html import state_html
+from queryable_state.client._notebook.html import state_html
 from queryable_state.client._reading.info import ReadInfo
 from queryable_state.client._short_repr import short_repr
 from queryable_state.v1 import query_pb2

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self
 
+from queryable_state.client._arguments import MOST_NUMBER
 from queryable_state.client._queries.retries import LOOKUPS
 from queryable_state.client._reading.info import ReadInfo
 from queryable_state.client._reading.state_types import scanned_state
 from queryable_state.client._reading.states import DecodeContext
 from queryable_state.client._reading.timed.key_windows import WindowedKey
-from queryable_state.client._scans.arrow_scan import ArrowScan
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.errors import (
@@ -21,18 +24,133 @@ from queryable_state.wire.errors import (
     UnknownStateError,
 )
 from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.keys.key_prefix import key_prefix
 from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.operator_state import refuse_scan
+from queryable_state.wire.packaging.extras import require_extra
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    import pandas as pd
+    import pyarrow as pa
 
     from queryable_state.client._queries.dispatcher import Dispatcher
     from queryable_state.client._queries.lookups import KeyBatcher
     from queryable_state.client._queries.pool import StreamCall
     from queryable_state.client._scans.arrow_columns import ArrowColumns
     from queryable_state.client._scans.page import Entry, Page
-    from queryable_state.client._scans.scan_range import ScanRange
+
+
+ALL: Any = object()
+"""No bound."""
+
+
+@dataclass(frozen=True)
+class ScanRange:
+    """Keys and limit of a scan."""
+
+    start: Any = ALL
+    """First key, inclusive."""
+
+    end: Any = ALL
+    """Last key, exclusive."""
+
+    prefix: Any = ALL
+    """Beginning of a string or binary key, or first fields of a row or tuple key."""
+
+    limit: int | None = None
+    """Maximum number of keys; None: all."""
+
+    page_token: bytes = b""
+    """Token of an earlier scan: continue behind its last page; empty: from the start."""
+
+    keys_only: bool = False
+    """Keys without their values."""
+
+    allow_newer: bool = False
+    """Continue at the newest batch if the batch of the page token is compacted."""
+
+    def __post_init__(self) -> None:
+        if self.prefix is not ALL and (self.start is not ALL or self.end is not ALL):
+            raise InvalidRequestError("give a prefix, or a start and an end, not both")
+        if self.limit is not None and (
+            type(self.limit) is not int or not 0 < self.limit <= MOST_NUMBER
+        ):
+            raise InvalidRequestError(f"limit must be a number of keys from 1: {self.limit!r}")
+        if not isinstance(self.page_token, bytes):
+            raise InvalidRequestError(
+                f"page_token must be the page_token of a scan, as bytes, not {self.page_token!r}"
+            )
+
+    def apply_to(self, request: query_pb2.ScanKvStateRequest, keys: KeyGroups) -> None:
+        """Writes the range to a request; raises `KeyTypeError` if a bound is not a key."""
+        encode = keys.codec.encode
+        if self.start is not ALL:
+            request.start_key = encode(self.start)
+        if self.end is not ALL:
+            request.end_key = encode(self.end)
+        if self.prefix is not ALL:
+            request.prefix_key = key_prefix(self.prefix, keys.key_type)
+        request.keys_only = self.keys_only
+
+
+class ArrowScan(ABC):
+    """A scan that can be read as columns.
+
+    The columns are `key`; `window_start` and `window_end` if each window of a key is an item of
+    its own; and `value`. A key or value with fields, a row or tuple, has a column for each field
+    instead: `key_NAME` for keys, `NAME` for values, or `value_NAME` if that name is taken. The
+    value of a list is a list, that of a map a map; timers are a list `timers`. The Arrow types are
+    those of the registered types; pickled and custom values are their bytes.
+    """
+
+    @abstractmethod
+    async def next_page(self) -> Page | None:
+        """Returns the next page, never empty; None at the end."""
+
+    @abstractmethod
+    def _arrow_columns(self) -> ArrowColumns:
+        """The columns, once the first page is read."""
+
+    async def arrow_batches(self) -> AsyncIterator[pa.RecordBatch]:
+        """Iterates over the pages as record batches, each of at most a few hundred keys.
+
+        Only one page is in memory at a time. Raises ModuleNotFoundError, an ImportError, without
+        the extra `arrow`; `LimitExceededError` for a state that does not fit into one answer; and
+        the errors of reading a scan.
+        """
+        require_extra("arrow", "reading a scan as Arrow columns")
+        # The first import takes long, and must not hold up the loop.
+        await asyncio.to_thread(import_module, "pyarrow")
+        columns: ArrowColumns | None = None
+        while (page := await self.next_page()) is not None:
+            if columns is None:
+                columns = self._arrow_columns()
+            yield columns.batch(page)
+
+    async def to_arrow(self) -> pa.Table:
+        """Reads the rest of the scan into a table, which may be empty.
+
+        Holds all of it in memory, in columns; to process it page by page use `arrow_batches`, which
+        raises the same errors.
+        """
+        batches = [batch async for batch in self.arrow_batches()]
+        import pyarrow as pa
+
+        return pa.Table.from_batches(batches, schema=self._arrow_columns().schema)
+
+    async def to_pandas(self) -> pd.DataFrame:
+        """Reads the rest of the scan into a data frame, which may be empty; maps are dicts.
+
+        Raises the errors of `arrow_batches`, and ModuleNotFoundError without the extra `pandas`.
+        For other pandas types, such as nullable integers, convert the table of `to_arrow`.
+        """
+        require_extra("pandas", "to_pandas()")
+        await asyncio.to_thread(import_module, "pandas")
+        table = await self.to_arrow()
+        frame: Any = await asyncio.to_thread(table.to_pandas, maps_as_pydicts="strict")
+        return frame
 
 
 class Scan(ArrowScan):

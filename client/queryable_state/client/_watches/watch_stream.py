@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._queries.retries import CALLS
-from queryable_state.client._scans.scan_range import ALL
+from queryable_state.client._scans.scan import ALL
 from queryable_state.client._watches.position import Position
 from queryable_state.client._watches.received_change import ReceivedChange
 from queryable_state.v1 import watch_pb2

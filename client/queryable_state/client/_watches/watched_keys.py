@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._arguments import MOST_NUMBER
-from queryable_state.client._scans.scan_range import ALL
+from queryable_state.client._scans.scan import ALL
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.key_prefix import key_prefix
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from queryable_state.client._arguments import key_list
 from queryable_state.client._lookups import NO_MAP_KEY
-from queryable_state.client._scans.scan_range import ALL
+from queryable_state.client._scans.scan import ALL
 from queryable_state.client.blocking._client_base import ClientBase, on_loop
 from queryable_state.client.blocking._scan import Scan
 from queryable_state.client.blocking._watch import Watch
