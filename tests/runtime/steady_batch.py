@@ -95,9 +95,9 @@ def _last_batch(coordinator: InProcessCoordinator, template: StateServerSettings
     (batches,) = harness.partitions([(f"k{number}", 1) for number in range(_KEYS)])
     query_id, run_id = coordinator.engine.start("counting")
     spec = replace(harness.spec, secret=coordinator.secret)
-    pickled = cloudpickle.dumps(
-        StageFunction(StageSpec(operators=(spec,)), template, "application")
-    )
+    function = StageFunction(StageSpec(operators=(spec,)), template, "application")
+    pickled = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
+    paths: list[CallPath] = []
     for batch_id in range(_BATCHES):
         coordinator.engine.plan(query_id, batch_id)
         _begin_task(query_id, run_id, batch_id)
@@ -108,7 +108,8 @@ def _last_batch(coordinator: InProcessCoordinator, template: StateServerSettings
         assert counts == [batch_id + 1] * _KEYS, counts
         coordinator.engine.commit(query_id, batch_id)
         coordinator.coordinator.batch_committed(query_id, batch_id)
-    return path
+        paths.append(path)
+    return paths[-1]
 
 
 if __name__ == "__main__":

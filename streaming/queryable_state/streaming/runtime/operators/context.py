@@ -37,8 +37,7 @@ from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 if TYPE_CHECKING:
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.columns.event_time import CurrentTime
-    from queryable_state.streaming.runtime.states.cached_state import CachedState
-    from queryable_state.streaming.runtime.states.cursor import CurrentKey
+    from queryable_state.streaming.runtime.states.cached_state import CachedState, CurrentKey
     from queryable_state.streaming.runtime.states.key_table import KeyTable
 
 _State = TypeVar("_State", bound="CachedState")

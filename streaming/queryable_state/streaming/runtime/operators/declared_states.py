@@ -14,7 +14,7 @@ from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import (
     declared_operator_states,
 )
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
-from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
+from queryable_state.streaming.runtime.operators.operator_run import OpenFunctions
 from queryable_state.streaming.runtime.operators.operators import (
     BroadcastProcess,
     KeyedBatchProcess,

@@ -23,7 +23,7 @@ from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
 
 if TYPE_CHECKING:
     from queryable_state.streaming.functions import RuntimeContext
-    from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
+    from queryable_state.streaming.runtime.operators.operator_run import OpenFunctions
     from queryable_state.streaming.runtime.states.cached_state import CachedState
     from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
     from queryable_state.streaming.state_descriptor import StateDescriptor
