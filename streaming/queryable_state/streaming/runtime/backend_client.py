@@ -77,8 +77,10 @@ def backend_connection(address: str, spec: OperatorSpec) -> BackendConnection:
     """
     key = (os.getpid(), address, spec.secret, spec.tls)
     with _lock:
-        connector = CLEAR_TEXT if spec.tls is None else _connector(spec.tls)
         found = _connections.get(key)
+        if found is not None and spec.tls is None:
+            return found
+        connector = CLEAR_TEXT if spec.tls is None else _connector(spec.tls)
         generation = connector.generation
         if found is not None and found.generation != generation:
             found.channel.close()

@@ -35,6 +35,8 @@ from queryable_state.streaming.stateless.timers import TimerService
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.columns.event_time import CurrentTime
     from queryable_state.streaming.runtime.states.cached_state import CachedState, CurrentKey
@@ -81,7 +83,8 @@ class DeclaringContext(RuntimeContext):
         self._parallelism = parallelism
         self._max_parallelism = max_parallelism
         self._closed = False
-        self.metrics = TaskMetrics(name)
+        self.metrics: TaskMetrics | None = None
+        """The metrics of the functions; None: no function has asked for any."""
 
     @property
     def descriptors(self) -> list[StateDescriptor]:
@@ -122,6 +125,8 @@ class DeclaringContext(RuntimeContext):
         return self._max_parallelism
 
     def get_metrics_group(self) -> MetricGroup:
+        if self.metrics is None:
+            self.metrics = TaskMetrics(self._name)
         return MetricGroup(self.metrics)
 
     def declared(
@@ -170,15 +175,19 @@ class ElementContext(Context):
         self,
         current_key: CurrentKey,
         keys: KeyTable,
-        timers: TimerService,
+        timers: Callable[[], TimerService],
         time: CurrentTime,
         *,
+        watermark_ms: int,
         pickled_keys: bool = False,
     ) -> None:
+        """`timers` makes the timer service; called once, when the function asks for it."""
         self._current_key = current_key
         self._keys = keys.keys
         self._time = time
-        self._timers = timers
+        self._new_timers = timers
+        self._timers: TimerService | None = None
+        self._watermark_ms = watermark_ms
         self._pickled_keys = pickled_keys
 
     def get_current_key(self) -> Any:
@@ -189,9 +198,11 @@ class ElementContext(Context):
         return self._time.ms
 
     def current_watermark(self) -> int:
-        return self._timers.current_watermark()
+        return self._watermark_ms
 
     def timer_service(self) -> TimerService:
+        if self._timers is None:
+            self._timers = self._new_timers()
         return self._timers
 
 

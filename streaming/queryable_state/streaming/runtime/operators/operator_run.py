@@ -125,8 +125,6 @@ class OperatorRun(ABC):
         self._functions = OpenFunctions(self.where)
         self._owned: TaskStates | None = None
         self._changes: Changes | None = None
-        self._metrics: TaskMetrics | None = None
-        """The metrics of the user's functions; None: the operator has none."""
 
     @property
     def owned(self) -> TaskStates:
@@ -161,9 +159,14 @@ class OperatorRun(ABC):
     def encode(self) -> None:
         """Encodes the changes and closes the user's functions, after `finish`."""
         self._changes = self.owned.changes()
-        if self._metrics is not None:
-            self._changes.seal.user_metrics.extend(self._metrics.reported())
+        metrics = self._metrics()
+        if metrics is not None:
+            self._changes.seal.user_metrics.extend(metrics.reported())
         self._functions.close()
+
+    def _metrics(self) -> TaskMetrics | None:
+        """The metrics of the user's functions; None: there are none."""
+        return None
 
     @property
     def changes(self) -> Changes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -17,9 +18,8 @@ from queryable_state.streaming.runtime.states.cached_state import (
     StateContext,
 )
 from queryable_state.streaming.runtime.states.key_table import KeyTable
-from queryable_state.streaming.runtime.states.serializer_checks import begin_with_serializers
+from queryable_state.streaming.runtime.states.serializer_checks import judge_serializers
 from queryable_state.streaming.runtime.states.state_spec import where
-from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
 from queryable_state.streaming.runtime.timers.timer_descriptor import TIMERS_NAME
 from queryable_state.streaming.runtime.windows.window_table import WindowTable
 from queryable_state.v1.query_pb2 import ReadKind
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from queryable_state.internal.v1.backend_pb2 import BeginResponse
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.operator_states.operator_state import TaskOperatorState
     from queryable_state.streaming.runtime.states.access import StateAccess
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.key_table import Slots
     from queryable_state.streaming.runtime.states.state_spec import StateSpec, TaskIdentity
     from queryable_state.streaming.runtime.timers.due_page import DuePage
+    from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import Seal
 
@@ -197,8 +199,6 @@ class TaskStates:
         self.where = where(spec, task)
         self.current_key = CurrentKey()
         self.keys = KeyTable(spec, task.subtask, self.where)
-        self.windows = WindowTable(self.keys)
-        """The slots of windowed states."""
         self.batch_timestamp_ms = 0
         self.watermark_ms = NO_WATERMARK
         self._spec = spec
@@ -216,6 +216,11 @@ class TaskStates:
         self._fingerprint = 0
         self._row_count = 0
         self._key_rows = KeyRowCounter() if spec.settings.hot_keys else None
+
+    @functools.cached_property
+    def windows(self) -> WindowTable:
+        """The slots of windowed states."""
+        return WindowTable(self.keys)
 
     @property
     def is_begun(self) -> bool:
@@ -255,7 +260,12 @@ class TaskStates:
 
     def _register(self, descriptors: Sequence[StateDescriptor]) -> None:
         registrations = self._spec.registrations(descriptors, self._task)
-        begun = begin_with_serializers(self._access.begin, registrations, descriptors, self.where)
+        begun: BeginResponse | None = None
+        while begun is None:
+            try:
+                begun = self._access.begin(registrations)
+            except JobError as refusal:
+                judge_serializers(refusal, registrations, descriptors, self.where)
         if len(begun.states) != len(registrations):
             raise InternalError(
                 f"{self.where}: {len(registrations)} states were declared, {len(begun.states)} "
@@ -289,19 +299,33 @@ class TaskStates:
             load=self._loader.load_chunk,
             fetch=lambda fetch: self._access.fetch([fetch])[0],
         )
-        operator_context = OperatorStateContext(
-            where=self.where, value_bytes=spec.settings.value_bytes, elements=self._elements
+        for state in self._states:
+            if not state.windowed:
+                state.bind(self._registered[state.descriptor.name], context)
+        self._bind_windowed(context)
+        if self._operator_states:
+            self._bind_operator_states()
+        if self._timers is not None:
+            self._timers.bind(self._registered[self._timers.descriptor.name], context)
+
+    def _bind_windowed(self, context: StateContext) -> None:
+        windowed = [state for state in self._states if state.windowed]
+        if not windowed:
+            return
+        assert self._registered is not None
+        context = replace(context, current_key=self.windows.current, table=self.windows)
+        for state in windowed:
+            state.bind(self._registered[state.descriptor.name], context)
+        self.windows.bind(windowed)
+
+    def _bind_operator_states(self) -> None:
+        assert self._registered is not None
+        context = OperatorStateContext(
+            where=self.where, value_bytes=self._spec.settings.value_bytes, elements=self._elements
         )
-        windowed = replace(context, current_key=self.windows.current, table=self.windows)
-        for state in self._every():
-            registration = self._registered[state.descriptor.name]
-            if isinstance(state, CachedState):
-                state.bind(registration, windowed if state.windowed else context)
-            elif isinstance(state, TaskTimers):
-                state.bind(registration, context)
-            elif not state.is_bound:
-                state.bind(registration, operator_context)
-        self.windows.bind(state for state in self._states if state.windowed)
+        for state in self._operator_states:
+            if not state.is_bound:
+                state.bind(self._registered[state.descriptor.name], context)
 
     def count_rows(self, batch: pa.RecordBatch, rows: InputSpec) -> None:
         """Adds a chunk of an input to the fingerprint and the row count of the seal."""

@@ -120,13 +120,13 @@ class WindowRun(RowRun):
                     logic.fire(timer)
                 except QueryableStateError as error:
                     error.add_note(
-                        f"{self.where}, key {self._current_key}, at the timer "
+                        f"{self.where}, key {self.shown_key}, at the timer "
                         f"{timer.timestamp_ms}{at_place(error)}"
                     )
                     raise
                 except Exception as error:
                     raise UserFunctionError(
-                        f"{self.where}: the window operator failed for key {self._current_key} at "
+                        f"{self.where}: the window operator failed for key {self.shown_key} at "
                         f"the timer {timer.timestamp_ms}: {described(error)}"
                     ) from error
                 if number % _PIECE_ROWS == 0:
@@ -189,7 +189,7 @@ class WindowRun(RowRun):
             current_key.slot = slot
             if time is None and needs_time:
                 raise InvalidRequestError(
-                    f"{self.where}, key {self._current_key}: the element {shown(element)} has no "
+                    f"{self.where}, key {self.shown_key}: the element {shown(element)} has no "
                     "timestamp, which windows of event time need: its event-time column is null. "
                     "Filter such elements, or give them a timestamp"
                 )
