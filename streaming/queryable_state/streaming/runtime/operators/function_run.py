@@ -15,9 +15,10 @@ from queryable_state.streaming.runtime.operator_states.operator_state_store impo
 from queryable_state.streaming.runtime.operators.context import (
     DeclaringContext,
     ElementContext,
+    KeyedTimerService,
     new_state,
 )
-from queryable_state.streaming.runtime.operators.expected_states import ExpectedStates
+from queryable_state.streaming.runtime.operators.declared_states import ExpectedStates
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
 from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.operators.side_outputs import SideOutputs
@@ -25,7 +26,6 @@ from queryable_state.streaming.runtime.stateless.element_context import Stateles
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.streaming.runtime.states.task_states import TaskStates
 from queryable_state.streaming.runtime.states.value_states import CachedReducing
-from queryable_state.streaming.runtime.timers.timer_service import KeyedTimerService
 from queryable_state.streaming.runtime.user_code import at_place, described, shown
 from queryable_state.streaming.stateless.output_tag import OutputTag
 from queryable_state.wire.errors import QueryableStateError

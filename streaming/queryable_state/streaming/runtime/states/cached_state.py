@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Protocol
 
 from queryable_state.internal.v1.backend_pb2 import StateFetch, StateValues
 from queryable_state.streaming.runtime.pickling import pickled
@@ -28,9 +28,31 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1.backend_pb2 import DueTimers
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.states.settings import RuntimeSettings
-    from queryable_state.streaming.runtime.windows.slot_table import SlotTable
     from queryable_state.v1.registration_pb2 import SchemaVersion, StateRegistration
     from queryable_state.wire.changes import ChangeBlockBuilder
+
+
+class SlotTable(Protocol):
+    """The slots of some states of a task, numbered from 0. A slot keeps its number."""
+
+    @property
+    def chunk_slots(self) -> Sequence[int]:
+        """Distinct slots of the newest chunk: a state that is read is fetched for all of them."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def prefix(self, slot: int) -> bytes:
+        """Wire key and namespace of a slot: the store key without the element."""
+        ...
+
+    def prefixes(self, slots: Sequence[int]) -> list[bytes]:
+        """The prefix of each of these slots."""
+        ...
+
+    def shown(self, slot: int) -> str:
+        """The key, and the window if there is one, for error texts."""
+        ...
 
 
 class CurrentKey:

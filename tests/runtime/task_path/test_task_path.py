@@ -29,10 +29,10 @@ def test_a_steady_batch_of_a_plain_function_enters_at_most_40_files(tmp_path: Pa
     java = tmp_path / "java"
     java.symlink_to(Path(sys.executable).resolve())
     start = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
-    worker = [sys.executable, "-m", "tests.runtime.steady_batch"]
+    worker = [sys.executable, "-m", "tests.runtime.task_path.steady_batch"]
     ended = subprocess.run(
         [java, "-c", start, *worker],
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
         timeout=120,
