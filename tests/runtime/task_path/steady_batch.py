@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext, cloudpickle
@@ -79,8 +79,10 @@ def path_of_steady_batch() -> CallPath:
         try:
             return _last_batch(coordinator, template)
         finally:
-            settings = current_executor("application").settings(template)
-            addresses = ensure_server(Path(settings.directory), settings)
+            executor = current_executor("application")
+            addresses = ensure_server(
+                executor.directory(template.directory), partial(executor.settings, template)
+            )
             subprocess.run(["kill", str(addresses.pid)], check=True)
 
 
