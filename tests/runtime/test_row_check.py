@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queryable_state.streaming.runtime.columns.row_check import key_group_of, row_check
+from queryable_state.streaming.runtime.columns.row_check import row_check
+from queryable_state.streaming.runtime.states.key_table import key_group_of
 from queryable_state.wire.keys.key_groups import MAX_MAX_PARALLELISM
 
 longs = st.integers(min_value=-(1 << 63), max_value=(1 << 63) - 1)

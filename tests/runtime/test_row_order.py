@@ -18,17 +18,17 @@ from tests.samples import sampled
 from queryable_state.streaming.descriptors import ListStateDescriptor
 from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
 from queryable_state.streaming.runtime.columns.arrow_types import to_arrow_value
-from queryable_state.streaming.runtime.columns.ordered_rows import (
-    MOST_BYTES,
-    HeldRows,
-    in_order,
-)
 from queryable_state.streaming.runtime.columns.row_order import (
     OrderColumn,
     has_order,
     last_rows,
     order_codes,
     sorted_rows,
+)
+from queryable_state.streaming.runtime.operator_feed import (
+    MOST_BYTES,
+    HeldRows,
+    in_order,
 )
 from queryable_state.streaming.runtime.operators.operators import Reduce
 from queryable_state.streaming.testing import KeyedOperatorHarness

@@ -15,7 +15,7 @@ from queryable_state.streaming.runtime.aggregates.aggregate import (
     AggregateKind,
     FieldAggregate,
 )
-from queryable_state.streaming.runtime.channels import backend_connection
+from queryable_state.streaming.runtime.backend_client import backend_connection
 from queryable_state.streaming.runtime.stage import StageSpec, StageTask
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from queryable_state.streaming.runtime.key_rows import MOST_KEYS, KeyRowCounter
+from queryable_state.streaming.runtime.states.task_states import MOST_KEYS, KeyRowCounter
 
 
 def _counted(*chunks: list[int]) -> KeyRowCounter:

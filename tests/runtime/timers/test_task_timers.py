@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.runtime.timers.scanned_timers import due_timers
 
 from queryable_state.internal.v1.backend_pb2 import DueQuery, StateFetch, StateValues
-from queryable_state.streaming.runtime.states.cached_state import StateContext
-from queryable_state.streaming.runtime.states.cursor import CurrentKey
+from queryable_state.streaming.runtime.states.cached_state import CurrentKey, StateContext
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
 from queryable_state.v1.registration_pb2 import StateRegistration

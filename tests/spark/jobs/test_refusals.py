@@ -249,7 +249,7 @@ def test_a_function_that_raises_is_named_with_its_key_and_batch(
     spark_text = str(job.query.exception())
     assert text in spark_text
     assert trace in spark_text
-    assert "row_operators.py" not in spark_text.partition("own traceback")[0]
+    assert "function_run.py" not in spark_text.partition("own traceback")[0]
 
 
 @pytest.mark.parametrize("ends", [1, 2])

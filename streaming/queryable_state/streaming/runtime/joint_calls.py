@@ -14,7 +14,7 @@ import grpc
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate
-from queryable_state.streaming.runtime.channels import backend_connection
+from queryable_state.streaming.runtime.backend_client import backend_connection
 from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.errors import QueryableStateError
 

@@ -16,6 +16,7 @@ from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
 from queryable_state.streaming.runtime.operator_feed import OperatorFeed
 from queryable_state.streaming.runtime.operator_states.unkeyed_operators import UnkeyedRun
 from queryable_state.streaming.runtime.operators.broadcast_operators import BroadcastRun
+from queryable_state.streaming.runtime.operators.function_run import ProcessRun, ReduceRun
 from queryable_state.streaming.runtime.operators.latest_value import LatestValueRun
 from queryable_state.streaming.runtime.operators.operators import (
     BroadcastProcess,
@@ -28,9 +29,9 @@ from queryable_state.streaming.runtime.operators.operators import (
     ReducingSink,
     UnkeyedStep,
 )
-from queryable_state.streaming.runtime.operators.row_operators import ProcessRun, ReduceRun
 from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN
 from queryable_state.streaming.runtime.states.state_spec import subtask_mismatch, where
+from queryable_state.streaming.runtime.timers.timed_run import TimedProcessRun
 from queryable_state.streaming.runtime.vectorised.batch_process import BatchProcessRun
 from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.streaming.runtime.windows.window_run import WindowRun
@@ -218,15 +219,17 @@ _ROW_OPERATORS = (
 
 def _run_of(spec: OperatorSpec, task: TaskIdentity, access: StateAccess) -> OperatorRun:
     match spec.operator:
-        case KeyedProcess(function):
-            hooks = [
+        case KeyedProcess(function, parts=parts):
+            methods = [
                 function.handle_initial_state if rows.is_initial else function.process_element
                 for rows in spec.inputs
             ]
-            return ProcessRun(function, hooks, spec, task, access)
-        case KeyedCoProcess(function):
-            hooks = [function.process_element1, function.process_element2]
-            return ProcessRun(function, hooks, spec, task, access)
+            make = TimedProcessRun if parts.timers else ProcessRun
+            return make(function, methods, spec, task, access, checkpoints=parts.checkpoints)
+        case KeyedCoProcess(function, parts=parts):
+            methods = [function.process_element1, function.process_element2]
+            make = TimedProcessRun if parts.timers else ProcessRun
+            return make(function, methods, spec, task, access, checkpoints=parts.checkpoints)
         case KeyedBatchProcess(function):
             return BatchProcessRun(function, spec, task, access)
         case KeyedBroadcastProcess(keyed_function, descriptors):

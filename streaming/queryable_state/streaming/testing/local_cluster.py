@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from queryable_state.server.security.tls_settings import TlsSettings
 from queryable_state.server.testing.cluster import InProcessCluster
-from queryable_state.streaming.runtime.backend_client import BackendClient
-from queryable_state.streaming.runtime.channels import close_all
+from queryable_state.streaming.runtime.backend_client import BackendClient, close_all
 from queryable_state.wire.calls.loop_thread import LoopThread
 from queryable_state.wire.errors import InvalidRequestError, QueryTimeoutError
 

@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
-from queryable_state.streaming.runtime.aggregates.ended_windows import EndedWindows
-from queryable_state.streaming.runtime.aggregates.late_rows import LateRows
-from queryable_state.streaming.runtime.aggregates.totals import WindowTotals
-from queryable_state.streaming.runtime.aggregates.window_columns import WindowColumns
+from queryable_state.streaming.runtime.aggregates.accumulators import accumulator, overflow_error
 from queryable_state.streaming.runtime.aggregates.window_rows import WindowRows
 from queryable_state.streaming.runtime.aggregates.window_slots import WindowSlots
 from queryable_state.streaming.runtime.columns.event_time import timestamps
+from queryable_state.streaming.runtime.columns.value_columns import cast_column
+from queryable_state.streaming.runtime.dropped_rows import log_dropped
 from queryable_state.streaming.runtime.operators.operator_run import OperatorRun
+from queryable_state.streaming.runtime.states.column_state import ColumnState
+from queryable_state.streaming.runtime.states.key_table import KeyTable
 from queryable_state.streaming.runtime.states.task_states import TaskStates
 from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
+from queryable_state.wire.arrow.arrow_types import arrow_schema
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.keys.timer_keys import Clock, timer_element
+from queryable_state.wire.keys.timer_keys import ELEMENT_BYTES, Clock, timer_element
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import numpy.typing as npt
+
+    from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.aggregates.time_windows import Mask, Millis
-    from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
+    from queryable_state.streaming.runtime.aggregates.windowed_aggregate import (
+        StoredColumn,
+        WindowedAggregate,
+    )
     from queryable_state.streaming.runtime.operators.operator_run import Output
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.cached_state import StateContext
     from queryable_state.streaming.runtime.states.key_table import Slots
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
+    from queryable_state.streaming.stateless.output_tag import OutputTag
+    from queryable_state.v1.registration_pb2 import StateRegistration
+
 
 _MAX_LONG: Final = (1 << 63) - 1
 
@@ -244,3 +257,157 @@ def _later(times: Millis, by_ms: int) -> Millis:
     """The times plus this many milliseconds, at most the greatest one."""
     later: Millis = np.minimum(times, _MAX_LONG - by_ms) + by_ms
     return later
+
+
+_NAMESPACE = np.dtype([("tag", "u1"), ("start", ">u8"), ("end", ">u8")])
+_ELEMENT = np.dtype([("clock", "u1"), ("time", ">u8")])
+_BIAS = np.uint64(1 << 63)
+
+
+class EndedWindows:
+    """A page of due timers, each of one key and window."""
+
+    def __init__(self, index_keys: Sequence[bytes]) -> None:
+        self.prefixes = [key[ELEMENT_BYTES:] for key in index_keys]
+        """Wire key and namespace of each timer."""
+        size = _NAMESPACE.itemsize
+        self.wire_keys = [prefix[:-size] for prefix in self.prefixes]
+        data = b"".join([prefix[-size:] for prefix in self.prefixes])
+        namespaces = np.frombuffer(data, dtype=_NAMESPACE)
+        self.starts = _signed(namespaces["start"])
+        """Start of each timer's window."""
+        self.ends = _signed(namespaces["end"])
+        """End of each timer's window, exclusive."""
+        elements = b"".join([key[:ELEMENT_BYTES] for key in index_keys])
+        self.times = _signed(np.frombuffer(elements, dtype=_ELEMENT)["time"])
+        """Timestamp of each timer."""
+
+
+def _signed(biased: npt.NDArray[np.uint64]) -> Millis:
+    times: Millis = (biased.astype(np.uint64) ^ _BIAS).view(np.int64)
+    return times
+
+
+class LateRows:
+    """The late rows of one task."""
+
+    def __init__(self, tag: OutputTag | None, spec: OperatorSpec, where: str) -> None:
+        """`tag`: the side output of the rows; None: they are dropped."""
+        self._tag = tag
+        self._spec = spec
+        self._where = where
+        self._dropped = 0
+
+    def outputs(self, batch: pa.RecordBatch, late: Mask) -> Iterator[Output]:
+        """The late rows of a chunk, if the side output is read; counts them if there is none."""
+        if self._tag is None:
+            self._dropped += int(late.sum())
+            return
+        if self._tag not in self._spec.side_outputs:
+            return
+        index = self._spec.side_outputs.index(self._tag)
+        rows, read = batch.filter(pa.array(late)), self._spec.input
+        fields = self._spec.side_output_fields(index)
+        columns = [rows.column(name) for name in read.value_columns]
+        if self._spec.emits_event_time:
+            columns.append(timestamps(rows.column(read.event_time)))
+        arrays = [
+            cast_column(column, field.type, f"{self._where}: late column {field.name!r}")
+            for column, field in zip(columns, fields, strict=True)
+        ]
+        yield index + 1, pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(fields))
+
+    def log(self) -> None:
+        """Logs the number of dropped rows, at most once a minute for each worker and operator."""
+        log_dropped(self._dropped, self._spec.uid, self._where)
+
+
+class WindowTotals:
+    """The stored columns of a windowed aggregate, by the slots of a table."""
+
+    def __init__(self, stored: Sequence[StoredColumn], slots: WindowSlots, where: str) -> None:
+        self.slots = slots
+        self._stored = stored
+        self._where = where
+        self._columns = [accumulator(each.aggregate, self._overflow_of(each)) for each in stored]
+
+    def inputs(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """The columns of rows that are added, one for each stored column."""
+        return [self._input(batch, each) for each in self._stored]
+
+    def add(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+        """Adds rows to these slots, in their order."""
+        for totals, column in zip(self._columns, columns, strict=True):
+            totals.grow(len(self.slots))
+            totals.add(slots, column)
+
+    def merge(self, slots: Slots, other: WindowTotals, rows: Slots) -> None:
+        """Adds, to each of these slots, the aggregates of the other table's slot in `rows`."""
+        for totals, added in zip(self._columns, other._columns, strict=True):
+            totals.grow(len(self.slots))
+            totals.merge(slots, added, rows)
+
+    def columns(self) -> list[pa.Array]:
+        """The aggregates of all slots; counts are never null."""
+        return [totals.column() for totals in self._columns]
+
+    def _input(self, batch: pa.RecordBatch, stored: StoredColumn) -> pa.Array:
+        if not stored.source:
+            return pa.array(np.ones(batch.num_rows, dtype=np.int64))
+        column = batch.column(stored.source)
+        if stored.is_count:
+            return column.is_valid().cast(pa.int64())
+        described = f"{self._where}: column {stored.source!r}"
+        return cast_column(column, stored.aggregate.type, described)
+
+    def _overflow_of(self, stored: StoredColumn) -> Callable[[int], Exception]:
+        aggregate = stored.aggregate
+        return lambda slot: overflow_error(
+            f"{self._where}: the {aggregate.kind} of column {stored.source!r} for key "
+            f"{self.slots.shown(slot)}",
+            aggregate.type,
+        )
+
+
+class WindowColumns(ColumnState):
+    """A columnar state whose slots are those of keys and windows."""
+
+    def __init__(self, descriptor: StateDescriptor, size_ms: int) -> None:
+        """`size_ms` is the size of all windows."""
+        super().__init__(descriptor)
+        self.slots: WindowSlots
+        self._size_ms = size_ms
+        self._registration: StateRegistration
+
+    def bind(self, registration: StateRegistration, context: StateContext) -> None:
+        keys = context.table
+        assert isinstance(keys, KeyTable)
+        self.slots = WindowSlots(keys, self._size_ms)
+        self._registration = registration
+        super().bind(registration, replace(context, table=self.slots))
+
+    def at(self, prefixes: Sequence[bytes]) -> ColumnState:
+        """The same state, to be read with the positions in these prefixes as slots."""
+        reader = ColumnState(self.descriptor)
+        reader.bind(self._registration, replace(self._context, table=_Prefixes(prefixes)))
+        return reader
+
+
+class _Prefixes:
+    """A `SlotTable` of prefixes that are known already."""
+
+    def __init__(self, prefixes: Sequence[bytes]) -> None:
+        self.chunk_slots: Sequence[int] = ()
+        self._prefixes = prefixes
+
+    def __len__(self) -> int:
+        return len(self._prefixes)
+
+    def prefix(self, slot: int) -> bytes:
+        return self._prefixes[slot]
+
+    def prefixes(self, slots: Sequence[int]) -> list[bytes]:
+        return [self._prefixes[slot] for slot in slots]
+
+    def shown(self, slot: int) -> str:
+        return self._prefixes[slot].hex()

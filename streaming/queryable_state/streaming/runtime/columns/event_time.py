@@ -24,10 +24,7 @@ EVENT_TIME_FIELD: Final = Field(EVENT_TIME_COLUMN, TypeInfo(Kind.LONG))
 class CurrentTime:
     """The timestamp of the current element of a task."""
 
-    __slots__ = ("ms",)
-
-    def __init__(self) -> None:
-        self.ms: int | None = None
+    ms: int | None = None
 
     def over(self, elements: Iterator[Any], rows: pa.RecordBatch, event_time: str) -> Iterator[Any]:
         """The elements of rows, of which `event_time` is the event-time column; empty: they have

@@ -16,14 +16,10 @@ from queryable_state.wire.keys.key_groups import MAX_MAX_PARALLELISM
 GROUP_BITS: Final = MAX_MAX_PARALLELISM
 """Bit mask of the key group."""
 
-_Number = TypeVar("_Number", int, npt.NDArray[np.int64])
+Number = TypeVar("Number", int, npt.NDArray[np.int64])
+"""A number, or one for each row."""
 
 
-def row_check(row_hash: _Number, key_group: _Number) -> _Number:
+def row_check(row_hash: Number, key_group: Number) -> Number:
     """The check of a row, or of each row of an array."""
     return row_hash & ~GROUP_BITS | key_group
-
-
-def key_group_of(check: _Number) -> _Number:
-    """The key group of a check."""
-    return check & GROUP_BITS

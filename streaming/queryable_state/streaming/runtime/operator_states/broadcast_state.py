@@ -9,7 +9,7 @@ from queryable_state.streaming.operator_state.broadcast_state import (
     ReadOnlyBroadcastState,
 )
 from queryable_state.streaming.runtime.operator_states.operator_state import TaskOperatorState
-from queryable_state.streaming.runtime.states.cache_codec import CacheCodec
+from queryable_state.streaming.runtime.states.cached_state import CacheCodec
 from queryable_state.wire.errors import (
     InvalidRequestError,
     KeyTypeError,

@@ -59,15 +59,21 @@ class CheckpointHooks:
         where: str,
     ) -> None:
         """`keyed` declares the operator's keyed states; None: it has no keys."""
+        self.store = store
+        """The operator states that the function requests."""
         self._function = user_function(function)
-        self._store = store
         self._keyed = keyed
         self._batch_id = batch_id
         self._where = where
 
+    @property
+    def has_operator_state(self) -> bool:
+        """True if the function may request operator states and read them at once."""
+        return isinstance(self._function, CheckpointedFunction | ListCheckpointed)
+
     def initialize(self) -> None:
         """Calls `initialize_state` or `restore_state`; then no operator state may be requested."""
-        function, store = self._function, self._store
+        function, store = self._function, self.store
         restored = self._batch_id - 1 if self._batch_id else None
         if isinstance(function, CheckpointedFunction):
             context = _InitializationContext(restored, store, self._keyed)
@@ -102,7 +108,7 @@ class CheckpointHooks:
         elif isinstance(function, ListCheckpointed):
             with self._calling("snapshot_state"):
                 elements = function.snapshot_state(self._batch_id, batch_timestamp_ms)
-                self._store.get_list_state(_default_descriptor()).update(elements or ())
+                self.store.get_list_state(_default_descriptor()).update(elements or ())
 
     @contextmanager
     def _calling(self, hook: str) -> Iterator[None]:

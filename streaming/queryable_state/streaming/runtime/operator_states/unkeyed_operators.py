@@ -34,17 +34,17 @@ class UnkeyedRun(FunctionRun):
         self, operator: UnkeyedStep, spec: OperatorSpec, task: TaskIdentity, access: StateAccess
     ) -> None:
         super().__init__(operator.function, spec, task, access, keyed=False)
-        self._step = StepRun(operator.step, self.where, ChainContext(self._time))
+        self._step = StepRun(operator.step, self.where, ChainContext(self.time))
         self._read = element_reader(spec.input)
-        self._receivers = self._sides.receivers(self._time)
+        self._receivers = self._sides.receivers(self.time)
 
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
         rows = self.spec.inputs[number]
         self.owned.count_rows(batch, rows)
-        elements = self._time.over(self._read(batch), batch, rows.event_time)
+        elements = self.time.over(self._read(batch), batch, rows.event_time)
         results = self._step.outputs(elements, self._receivers)
-        while self._outputs.take(results, _PIECE_ROWS, self._time):
-            for output in self._outputs.full_batches():
+        while self.outputs.take(results, _PIECE_ROWS, self.time):
+            for output in self.outputs.full_batches():
                 yield MAIN, output
         # Side outputs do not end a piece, so only the end of a chunk bounds them.
         yield from self._sides.batches(only_full=True)

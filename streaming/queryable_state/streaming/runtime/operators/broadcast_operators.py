@@ -14,15 +14,21 @@ from queryable_state.streaming.runtime.operator_states.broadcast_contexts import
     KeyedElementContext,
 )
 from queryable_state.streaming.runtime.operator_states.broadcast_state import ReadOnlyBroadcastView
-from queryable_state.streaming.runtime.operator_states.keyed_iteration import visit_keys
-from queryable_state.streaming.runtime.operators.function_run import element_reader, outputs_of
-from queryable_state.streaming.runtime.timers.timed_run import TimedRun
+from queryable_state.streaming.runtime.operators.function_run import (
+    FunctionRun,
+    element_reader,
+    outputs_of,
+)
+from queryable_state.streaming.runtime.states.value_states import SingleValueState
+from queryable_state.streaming.runtime.timers.timed_run import FunctionTimers
 from queryable_state.streaming.runtime.timers.timer_context import BroadcastTimerContext
 from queryable_state.streaming.runtime.user_code import at_place, described, shown
+from queryable_state.streaming.state import ListState, MapState
+from queryable_state.streaming.stateless.timers import has_timers
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -34,10 +40,12 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.operators.operator_run import Output
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.cached_state import CachedState
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
+    from queryable_state.streaming.runtime.states.task_states import TaskStates
 
 
-class BroadcastRun(TimedRun):
+class BroadcastRun(FunctionRun):
     """Runs a broadcast process function, keyed or not.
 
     If the function has no keys, key columns of its input only distribute the rows.
@@ -56,11 +64,17 @@ class BroadcastRun(TimedRun):
         """`descriptors` are those that were passed to `broadcast`."""
         super().__init__(function, spec, task, access, keyed=keyed)
         self._keyed = keyed
+        self._firing: FunctionTimers | None = None
+        if keyed and has_timers(function):
+            self._firing = FunctionTimers(self, function)
+            self._timers = self._firing.timers
         self._process: Callable[[Any, Any], Any] = function.process_element
         self._process_broadcast: Callable[[Any, Any], Any] = function.process_broadcast_element
         self._readers = [element_reader(rows) for rows in spec.inputs]
+        checkpoints = self._checkpoints
+        assert checkpoints is not None
         self._broadcast_states = {
-            descriptor.name: self._operator_states.get_broadcast_state(descriptor)
+            descriptor.name: checkpoints.store.get_broadcast_state(descriptor)
             for descriptor in descriptors
         }
 
@@ -72,25 +86,28 @@ class BroadcastRun(TimedRun):
         }
         self._service = self._timer_service()
         self._element_context = KeyedElementContext(
-            owned, self._time, self._views, self._service, pickled_keys=self.spec.pickled_keys
+            owned, self.time, self._views, self._service, pickled_keys=self.spec.pickled_keys
         )
         self._broadcast_context = BroadcastElementContext(
-            owned, self._time, self._broadcast_states, self._apply_to_keyed_state
+            owned, self.time, self._broadcast_states, self._apply_to_keyed_state
         )
 
-    def _timer_context(self) -> BroadcastTimerContext:
-        return BroadcastTimerContext(
-            self._current_timer,
+    def fire_timers(self) -> Iterator[Output]:
+        if self._firing is None:
+            return iter(())
+        context = BroadcastTimerContext(
+            self._firing.current,
             self.owned,
-            self._time,
+            self.time,
             self._views,
             self._service,
             pickled_keys=self.spec.pickled_keys,
         )
+        return self._firing.fire(context)
 
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
         rows = self.spec.inputs[number]
-        elements = self._time.over(self._readers[number](batch), batch, rows.event_time)
+        elements = self.time.over(self._readers[number](batch), batch, rows.event_time)
         if rows.key_columns and self._keyed:
             slots = self.owned.start_chunk(batch, rows).tolist()
             yield from self._processed(self._process, self._element_context, slots, elements)
@@ -100,8 +117,8 @@ class BroadcastRun(TimedRun):
         context: object = self._element_context
         if rows.is_broadcast:
             process, context = self._process_broadcast, self._broadcast_context
-        outputs = self._outputs
-        extend = outputs.extender(self._time)
+        outputs = self.outputs
+        extend = outputs.extender(self.time)
         for element in elements:
             emitted = len(outputs.rows)
             try:
@@ -119,7 +136,7 @@ class BroadcastRun(TimedRun):
                     f"{self.where}: {process.__name__} failed for {shown(element)}: "
                     f"{described(error)}"
                 ) from error
-            yield from self._emitted(emitted)
+            yield from self.emitted(emitted)
 
     def _apply_to_keyed_state(
         self,
@@ -135,4 +152,51 @@ class BroadcastRun(TimedRun):
                 reason=Reason.INVALID_REQUEST,
             )
         process = function.process if isinstance(function, KeyedStateFunction) else function
-        visit_keys(self.owned, state, self._context.states.values(), process)
+        visit_keys(self.owned, state, self.states, process)
+
+
+def visit_keys(
+    owned: TaskStates,
+    state: CachedState,
+    states: Collection[CachedState],
+    process: Callable[[Any, Any], None],
+) -> None:
+    """Calls `process(key, state)` once for each key that has the state when it is its turn.
+
+    First the keys with records before the batch, page by page, then all other keys of the task.
+    `states` are all keyed states of the task; all may be used in the call.
+    """
+    visited: set[int] = set()
+    for state_to_enter in states:
+        state_to_enter.enter()
+    for wire_keys in owned.stored_keys(state):
+        slots = [slot for slot in owned.add_wire_keys(wire_keys) if slot not in visited]
+        visited.update(slots)
+        _visit(owned, state, slots, process)
+    # The calls may add keys only by their own writes, to which the task has slots already.
+    rest = [slot for slot in range(len(owned.keys)) if slot not in visited]
+    owned.keys.chunk_slots = rest
+    _visit(owned, state, rest, process)
+    for state_to_leave in states:
+        state_to_leave.leave()
+
+
+def _visit(
+    owned: TaskStates,
+    state: CachedState,
+    slots: Iterable[int],
+    process: Callable[[Any, Any], None],
+) -> None:
+    keys, current_key = owned.keys.keys, owned.current_key
+    for slot in slots:
+        current_key.slot = slot
+        if _is_present(state):
+            process(keys[slot], state)
+
+
+def _is_present(state: Any) -> bool:
+    """True if the current key has the state; does not count as a read of a state with a TTL."""
+    if isinstance(state, MapState | ListState):
+        return not state.is_empty()
+    assert isinstance(state, SingleValueState)
+    return state.is_present()

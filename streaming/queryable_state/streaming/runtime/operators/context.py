@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from queryable_state.streaming.descriptors import (
     ListStateDescriptor,
@@ -33,13 +33,18 @@ from queryable_state.streaming.runtime.states.value_states import (
 from queryable_state.streaming.stateless.metrics import MetricGroup, TaskMetrics
 from queryable_state.streaming.stateless.timers import TimerService
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
+from queryable_state.wire.keys.timer_keys import Clock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.columns.event_time import CurrentTime
-    from queryable_state.streaming.runtime.states.cached_state import CachedState
-    from queryable_state.streaming.runtime.states.cursor import CurrentKey
+    from queryable_state.streaming.runtime.states.cached_state import CachedState, CurrentKey
     from queryable_state.streaming.runtime.states.key_table import KeyTable
+    from queryable_state.streaming.runtime.states.task_states import TaskStates
+    from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
+
 
 _State = TypeVar("_State", bound="CachedState")
 
@@ -82,7 +87,8 @@ class DeclaringContext(RuntimeContext):
         self._parallelism = parallelism
         self._max_parallelism = max_parallelism
         self._closed = False
-        self.metrics = TaskMetrics(name)
+        self.metrics: TaskMetrics | None = None
+        """The metrics of the functions; None: no function has asked for any."""
 
     @property
     def descriptors(self) -> list[StateDescriptor]:
@@ -123,6 +129,8 @@ class DeclaringContext(RuntimeContext):
         return self._max_parallelism
 
     def get_metrics_group(self) -> MetricGroup:
+        if self.metrics is None:
+            self.metrics = TaskMetrics(self._name)
         return MetricGroup(self.metrics)
 
     def declared(
@@ -171,15 +179,19 @@ class ElementContext(Context):
         self,
         current_key: CurrentKey,
         keys: KeyTable,
-        timers: TimerService,
+        timers: Callable[[], TimerService],
         time: CurrentTime,
         *,
+        watermark_ms: int,
         pickled_keys: bool = False,
     ) -> None:
+        """`timers` makes the timer service; called once, when the function asks for it."""
         self._current_key = current_key
         self._keys = keys.keys
         self._time = time
-        self._timers = timers
+        self._new_timers = timers
+        self._timers: TimerService | None = None
+        self._watermark_ms = watermark_ms
         self._pickled_keys = pickled_keys
 
     def get_current_key(self) -> Any:
@@ -190,9 +202,11 @@ class ElementContext(Context):
         return self._time.ms
 
     def current_watermark(self) -> int:
-        return self._timers.current_watermark()
+        return self._watermark_ms
 
     def timer_service(self) -> TimerService:
+        if self._timers is None:
+            self._timers = self._new_timers()
         return self._timers
 
 
@@ -208,3 +222,47 @@ class BatchClocks(TimerService):
 
     def current_watermark(self) -> int:
         return self._watermark_ms
+
+
+# A look-up in the enumeration for each call is slower.
+_EVENT_TIME: Final = Clock.EVENT_TIME
+_PROCESSING_TIME: Final = Clock.PROCESSING_TIME
+
+
+class KeyedTimerService(BatchClocks):
+    """The clocks of a batch, and the timers of the current key of the task."""
+
+    def __init__(self, owned: TaskStates, timers: TaskTimers | None) -> None:
+        """`timers`: None for a function without `on_timer`."""
+        super().__init__(owned.batch_timestamp_ms, owned.watermark_ms)
+        self._current_key = owned.current_key
+        self._wire_keys = owned.keys.wire_keys
+        self._where = owned.where
+        self._timers = timers
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        if self._timers is None:
+            raise self._refused("register_processing_time_timer")
+        self._timers.register(_PROCESSING_TIME, timestamp, self._wire_keys[self._current_key.slot])
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        if self._timers is None:
+            raise self._refused("register_event_time_timer")
+        self._timers.register(_EVENT_TIME, timestamp, self._wire_keys[self._current_key.slot])
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        if self._timers is None:
+            raise self._refused("delete_processing_time_timer")
+        self._timers.delete(_PROCESSING_TIME, timestamp, self._wire_keys[self._current_key.slot])
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        if self._timers is None:
+            raise self._refused("delete_event_time_timer")
+        self._timers.delete(_EVENT_TIME, timestamp, self._wire_keys[self._current_key.slot])
+
+    def _refused(self, method: str) -> InvalidRequestError:
+        return InvalidRequestError(
+            f"{self._where}: ctx.timer_service().{method}(): the function has no on_timer, so its "
+            "timers would do nothing: define on_timer(self, timestamp, ctx) in its class",
+            reason=Reason.UNSUPPORTED,
+        )

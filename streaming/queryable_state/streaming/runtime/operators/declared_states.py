@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.functions import UserFunctionError
@@ -14,7 +15,7 @@ from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import (
     declared_operator_states,
 )
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
-from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
+from queryable_state.streaming.runtime.operators.operator_run import OpenFunctions
 from queryable_state.streaming.runtime.operators.operators import (
     BroadcastProcess,
     KeyedBatchProcess,
@@ -36,7 +37,12 @@ from queryable_state.streaming.stateless.timers import has_timers
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from queryable_state.streaming.descriptors import StateDescriptor
+    from queryable_state.streaming.runtime.operators.operators import Operator
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+
 
 _log = logging.getLogger("queryable_state.streaming")
 
@@ -110,3 +116,36 @@ def driver_declared_states(operator: Operator, name: str) -> list[StateDescripto
             raise
         _log.debug("operator %s cannot be opened in the driver: %r", name, problem)
         return None
+
+
+_MOST = 256
+_known: dict[tuple[bytes, str], Sequence[StateDescriptor]] = {}
+"""By run and operator uid, for the tasks of this process."""
+
+
+@dataclass(frozen=True)
+class ExpectedStates:
+    """The states of one operator in one run.
+
+    The first task of a process that needs them opens a copy of the function with empty states, as
+    the driver does.
+    """
+
+    key: tuple[bytes, str]
+    pristine: Operator | None
+    """A copy from before the function ran; None: the states are known."""
+
+    @staticmethod
+    def of(run_id: bytes, spec: OperatorSpec) -> ExpectedStates:
+        """Prepares for `get`; called before the function runs."""
+        key = (run_id, spec.uid)
+        return ExpectedStates(key, None if key in _known else copy.deepcopy(spec.operator))
+
+    def get(self) -> Sequence[StateDescriptor]:
+        """The descriptors of all states."""
+        if self.key not in _known:
+            assert self.pristine is not None
+            if len(_known) >= _MOST:
+                _known.clear()
+            _known[self.key] = declared_states(self.pristine)
+        return _known[self.key]

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.functions import Function, UserFunctionError
-from queryable_state.streaming.hooks import user_function
-from queryable_state.streaming.operator_state.checkpointed import (
-    CheckpointedFunction,
-    ListCheckpointed,
-)
 from queryable_state.streaming.runtime.columns.arrow_types import to_python
-from queryable_state.streaming.runtime.columns.event_time import CurrentTime
+from queryable_state.streaming.runtime.columns.event_time import CurrentTime, timestamps
 from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import CheckpointHooks
 from queryable_state.streaming.runtime.operator_states.operator_state_store import (
     TaskOperatorStateStore,
 )
-from queryable_state.streaming.runtime.operators.context import DeclaringContext
-from queryable_state.streaming.runtime.operators.expected_states import ExpectedStates
+from queryable_state.streaming.runtime.operators.context import (
+    DeclaringContext,
+    ElementContext,
+    KeyedTimerService,
+    new_state,
+)
+from queryable_state.streaming.runtime.operators.declared_states import ExpectedStates
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
 from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.operators.side_outputs import SideOutputs
 from queryable_state.streaming.runtime.stateless.element_context import StatelessContext
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.streaming.runtime.states.task_states import TaskStates
+from queryable_state.streaming.runtime.states.value_states import CachedReducing
 from queryable_state.streaming.runtime.user_code import at_place, described, shown
 from queryable_state.streaming.stateless.output_tag import OutputTag
 from queryable_state.wire.errors import QueryableStateError
@@ -31,11 +33,12 @@ from queryable_state.wire.rows import row_maker
 from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
     from queryable_state.streaming.descriptors import StateDescriptor
+    from queryable_state.streaming.functions import ReducingStateDescriptor
     from queryable_state.streaming.runtime.operators.operator_run import Output
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.access import StateAccess
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
     from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
+    from queryable_state.streaming.stateless.metrics import TaskMetrics
 
 
 _NO_ITERABLES_OF_OUTPUTS = frozenset((str, bytes, dict))
@@ -94,7 +98,9 @@ class RowRun(OperatorRun):
             parallelism=spec.parallelism,
             max_parallelism=spec.max_parallelism,
         )
-        self._metrics = self._context.metrics
+
+    def _metrics(self) -> TaskMetrics | None:
+        return self._context.metrics
 
     def _open_function(self, descriptor: StateDescriptor) -> None:
         """Opens the reduce or aggregate function of a state, unless it is a plain callable."""
@@ -103,23 +109,23 @@ class RowRun(OperatorRun):
 
     def _user_error(self, error: Exception, what: str, element: object) -> UserFunctionError:
         return UserFunctionError(
-            f"{self.where}: {what} failed for key {self._current_key}: {described(error)}, at the "
+            f"{self.where}: {what} failed for key {self.shown_key}: {described(error)}, at the "
             f"element {shown(element)}"
         )
 
     def _name_element(self, error: QueryableStateError, element: object) -> None:
         error.add_note(
-            f"{self.where}, key {self._current_key}, at the element {shown(element)}"
-            f"{at_place(error)}"
+            f"{self.where}, key {self.shown_key}, at the element {shown(element)}{at_place(error)}"
         )
 
     @property
-    def _current_key(self) -> str:
+    def shown_key(self) -> str:
+        """The current key, for error texts."""
         return shown_key(self.owned.keys.keys[self.owned.current_key.slot], self.spec.key_type)
 
 
 class FunctionRun(RowRun):
-    """An operator with the function of a user, which may have operator state."""
+    """An operator with the function of a user, composed of the parts that the function has."""
 
     def __init__(
         self,
@@ -129,52 +135,73 @@ class FunctionRun(RowRun):
         access: StateAccess,
         *,
         keyed: bool = True,
+        checkpoints: bool = True,
     ) -> None:
-        """`keyed`: the function may have keyed states."""
+        """`keyed`: the function may have keyed states. `checkpoints`: it may have operator state or
+        follow checkpoints."""
         super().__init__(spec, task, access, keyed=keyed)
         self._opened = function
         self._expected: ExpectedStates | None = None
-        self._operator_states = TaskOperatorStateStore(spec.name, self._begin_early)
-        self._checkpoint_hooks = CheckpointHooks(
-            function,
-            self._operator_states,
-            self._context if keyed else None,
-            batch_id=task.batch_id,
-            where=self.where,
-        )
+        self._checkpoints: CheckpointHooks | None = None
+        """The hooks of checkpoints, with the operator states; None: the function has none."""
+        if checkpoints:
+            self._checkpoints = CheckpointHooks(
+                function,
+                TaskOperatorStateStore(spec.name, self._begin_early),
+                self._context if keyed else None,
+                batch_id=task.batch_id,
+                where=self.where,
+            )
         self._timers: TaskTimers | None = None
         """The timers of the function; None: it has none."""
-        self._time = CurrentTime()
-        self._outputs = Outputs(
+        self.time = CurrentTime()
+        """The timestamp of the current element or timer."""
+        self.outputs = Outputs(
             spec.output_type, spec.settings.output_rows, self.where, timed=spec.emits_event_time
         )
-        self._sides = SideOutputs(spec, self.where)
+        """The buffered outputs."""
+
+    @functools.cached_property
+    def _sides(self) -> SideOutputs:
+        return SideOutputs(self.spec, self.where)
 
     def open(self) -> None:
         """Initializes and opens the function."""
+        checkpoints = self._checkpoints
         self._owned = TaskStates(
             self.spec,
             self._task,
             self._access,
-            self._context.states.values(),
-            self._operator_states.states.values(),
+            self.states,
+            () if checkpoints is None else checkpoints.store.states.values(),
             self._timers,
         )
-        if isinstance(user_function(self._opened), CheckpointedFunction | ListCheckpointed):
+        if checkpoints is not None and checkpoints.has_operator_state:
             self._expected = ExpectedStates.of(self._task.run_id, self.spec)
         self._functions.close_at_end(self._opened)
-        self._checkpoint_hooks.initialize()
+        if checkpoints is not None:
+            checkpoints.initialize()
         self._open()
+
+    @property
+    def states(self) -> Collection[CachedState]:
+        """The keyed states of the function."""
+        return self._context.states.values()
 
     def begin(self) -> None:
         """Pins the version, and notifies the function of checkpoints."""
         super().begin()
-        self._checkpoint_hooks.notify(self.owned)
+        if self._checkpoints is not None:
+            self._checkpoints.notify(self.owned)
 
     def _begin_early(self) -> None:
         """Pins the version while the function still declares states, because it reads one."""
         assert self._expected is not None
         self.owned.begin(self._expected.get())
+
+    def _timer_service(self) -> KeyedTimerService:
+        """The timer service of the current key, after `begin`."""
+        return KeyedTimerService(self.owned, self._timers)
 
     def _open(self) -> Sequence[CachedState]:
         context = self._context
@@ -186,13 +213,15 @@ class FunctionRun(RowRun):
         return states
 
     def encode(self) -> None:
-        self._checkpoint_hooks.snapshot(self.owned.batch_timestamp_ms)
+        if self._checkpoints is not None:
+            self._checkpoints.snapshot(self.owned.batch_timestamp_ms)
         super().encode()
 
     def finish(self) -> Iterator[Output]:
-        for rows in self._outputs.all_batches():
+        for rows in self.outputs.all_batches():
             yield MAIN, rows
-        yield from self._sides.batches(only_full=False)
+        if self.spec.side_outputs:
+            yield from self._sides.batches(only_full=False)
 
     def _processed(
         self,
@@ -202,9 +231,9 @@ class FunctionRun(RowRun):
         elements: Iterator[Any],
     ) -> Iterator[Output]:
         """Calls `process` for each element of a keyed input, whose keys have these slots."""
-        current_key, outputs = self.owned.current_key, self._outputs
-        extend = outputs.extender(self._time)
-        for state in self._context.states.values():
+        current_key, outputs = self.owned.current_key, self.outputs
+        extend = outputs.extender(self.time)
+        for state in self.states:
             state.enter()
         for start in range(0, len(slots), _PIECE_ROWS):
             emitted = len(outputs.rows)
@@ -225,17 +254,127 @@ class FunctionRun(RowRun):
                 raise
             except Exception as error:
                 raise self._user_error(error, process.__name__, element) from error
-            yield from self._emitted(emitted)
-        for state in self._context.states.values():
+            yield from self.emitted(emitted)
+        for state in self.states:
             state.leave()
 
-    def _emitted(self, start: int) -> Iterator[Output]:
+    def emitted(self, start: int) -> Iterator[Output]:
         """Full batches of the outputs; takes the side outputs out of those from this index on."""
         if OutputTag.exists:
-            self._sides.take(self._outputs, start)
+            self._sides.take(self.outputs, start)
             yield from self._sides.batches(only_full=True)
-        for rows in self._outputs.full_batches():
+        for rows in self.outputs.full_batches():
             yield MAIN, rows
+
+
+class ProcessRun(FunctionRun):
+    """Runs a process function without timers over the elements."""
+
+    def __init__(
+        self,
+        function: Function,
+        methods: Sequence[Callable[[Any, Any], Iterable[Any] | None]],
+        spec: OperatorSpec,
+        task: TaskIdentity,
+        access: StateAccess,
+        *,
+        checkpoints: bool,
+    ) -> None:
+        """`methods` has the function's method for each input."""
+        super().__init__(function, spec, task, access, checkpoints=checkpoints)
+        self._methods = methods
+        self._read = [element_reader(rows) for rows in spec.inputs]
+
+    def begin(self) -> None:
+        super().begin()
+        owned = self.owned
+        self._element_context = ElementContext(
+            owned.current_key,
+            owned.keys,
+            self._timer_service,
+            self.time,
+            watermark_ms=owned.watermark_ms,
+            pickled_keys=self.spec.pickled_keys,
+        )
+
+    def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
+        rows = self.spec.inputs[number]
+        slots = self.owned.start_chunk(batch, rows).tolist()
+        elements = self._read[number](batch)
+        self.time.ms = None
+        if rows.event_time:
+            elements = self.time.over(elements, batch, rows.event_time)
+        yield from self._processed(self._methods[number], self._element_context, slots, elements)
+
+
+class ReduceRun(RowRun):
+    """Reduces the elements of each key; `emit` emits the reduced value for each element, with the
+    element's timestamp."""
+
+    def __init__(
+        self,
+        descriptor: ReducingStateDescriptor,
+        spec: OperatorSpec,
+        task: TaskIdentity,
+        access: StateAccess,
+        *,
+        emit: bool,
+    ) -> None:
+        super().__init__(spec, task, access)
+        self._state = new_state(descriptor, CachedReducing)
+        self._outputs = (
+            Outputs(
+                spec.output_type, spec.settings.output_rows, self.where, timed=spec.emits_event_time
+            )
+            if emit
+            else None
+        )
+        self._read = element_reader(spec.input)
+
+    def _open(self) -> Sequence[CachedState]:
+        self._context.end_declarations()
+        self._open_function(self._state.descriptor)
+        return [self._state]
+
+    def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
+        state, outputs, current_key = self._state, self._outputs, self.owned.current_key
+        reduced, held, give = state.reduced, state.held, state.give
+        slots = self.owned.start_chunk(batch, self.spec.inputs[number]).tolist()
+        cached_values = state.load_chunk()
+        state.enter()
+        emitted = _drop if outputs is None else outputs.rows.append
+        element = None
+        try:
+            for slot, element in zip(slots, self._read(batch), strict=True):
+                current_key.slot = slot
+                cached = cached_values[slot] = held(slot, reduced(cached_values[slot], element))
+                emitted(give(cached))
+        except QueryableStateError as error:
+            self._name_element(error, element)
+            raise
+        except Exception as error:
+            raise self._user_error(error, "the reduce function", element) from error
+        state.dirty.update(slots)
+        if outputs is not None:
+            if outputs.times is not None:
+                outputs.times.extend(self._times(number, batch))
+            for rows in outputs.full_batches():
+                yield MAIN, rows
+
+    def _times(self, number: int, batch: pa.RecordBatch) -> list[int | None]:
+        event_time = self.spec.inputs[number].event_time
+        if not event_time:
+            return [None] * batch.num_rows
+        return timestamps(batch.column(event_time)).to_pylist()  # type: ignore[no-any-return]
+
+    def finish(self) -> Iterator[Output]:
+        if self._outputs is not None:
+            for rows in self._outputs.all_batches():
+                yield MAIN, rows
+
+
+def _drop(_: Any) -> None:
+    """Discards an output: a sink emits nothing."""
 
 
 def outputs_of(result: Any) -> Iterable[Any]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import Function
-from queryable_state.streaming.hooks import refuse_uncalled_hooks
-from queryable_state.streaming.operator_state.checkpointed import HOOKS
+from queryable_state.streaming.hooks import refuse_uncalled_hooks, user_function
+from queryable_state.streaming.operator_state.checkpointed import (
+    HOOKS,
+    CheckpointedFunction,
+    CheckpointListener,
+    ListCheckpointed,
+)
 from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate
 from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
-from queryable_state.streaming.stateless.timers import TimedFunction
+from queryable_state.streaming.stateless.timers import TimedFunction, has_timers
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
@@ -37,13 +42,36 @@ _KEYED_HOOKS = {**HOOKS, "on_timer": (TimedFunction,)}
 
 
 @dataclass(frozen=True)
+class FunctionParts:
+    """What the run of a keyed function has besides keyed states. The driver finds it once, and a
+    task composes its run of these parts only."""
+
+    timers: bool
+    """True if the function has `on_timer`."""
+    checkpoints: bool
+    """True if the function has operator state or follows checkpoints."""
+
+    @staticmethod
+    def of(function: Function) -> FunctionParts:
+        """The parts of a function; raises InvalidRequestError if it has a hook that would never be
+        called."""
+        refuse_uncalled_hooks(function, _KEYED_HOOKS)
+        checkpoints = CheckpointedFunction | ListCheckpointed | CheckpointListener
+        return FunctionParts(
+            timers=has_timers(function),
+            checkpoints=isinstance(user_function(function), checkpoints),
+        )
+
+
+@dataclass(frozen=True)
 class KeyedProcess:
     """Runs a function over the elements row by row; emits the function's outputs."""
 
     function: KeyedProcessFunction
+    parts: FunctionParts = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        refuse_uncalled_hooks(self.function, _KEYED_HOOKS)
+        object.__setattr__(self, "parts", FunctionParts.of(self.function))
 
 
 @dataclass(frozen=True)
@@ -88,9 +116,10 @@ class KeyedCoProcess:
     """Runs a function over the elements of two inputs; emits the function's outputs."""
 
     function: KeyedCoProcessFunction
+    parts: FunctionParts = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        refuse_uncalled_hooks(self.function, _KEYED_HOOKS)
+        object.__setattr__(self, "parts", FunctionParts.of(self.function))
 
 
 @dataclass(frozen=True)

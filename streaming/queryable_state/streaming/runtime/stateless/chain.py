@@ -20,7 +20,7 @@ from queryable_state.streaming.runtime.columns.event_time import (
     CurrentTime,
 )
 from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
-from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
+from queryable_state.streaming.runtime.operators.operator_run import OpenFunctions
 from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.operators.spec import columns_of
 from queryable_state.streaming.runtime.stateless.element_context import (

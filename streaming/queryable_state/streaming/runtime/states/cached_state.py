@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Protocol
 
 from queryable_state.internal.v1.backend_pb2 import StateFetch, StateValues
 from queryable_state.streaming.runtime.pickling import pickled
-from queryable_state.streaming.runtime.states.cursor import CurrentKey, NoCurrentKeyError
 from queryable_state.v1.query_pb2 import ReadKind, Records
 from queryable_state.v1.registration_pb2 import StateKind
-from queryable_state.wire.errors import InternalError, LimitExceededError, SerializationError
+from queryable_state.wire.errors import (
+    InternalError,
+    JobError,
+    LimitExceededError,
+    Reason,
+    SerializationError,
+)
+from queryable_state.wire.schema.type_model import Kind
 from queryable_state.wire.schema.types import TypeInfo
+from queryable_state.wire.values.normal_form import is_mutable, normaliser
 from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
@@ -21,9 +28,116 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1.backend_pb2 import DueTimers
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.states.settings import RuntimeSettings
-    from queryable_state.streaming.runtime.windows.slot_table import SlotTable
     from queryable_state.v1.registration_pb2 import SchemaVersion, StateRegistration
     from queryable_state.wire.changes import ChangeBlockBuilder
+
+
+class SlotTable(Protocol):
+    """The slots of some states of a task, numbered from 0. A slot keeps its number."""
+
+    @property
+    def chunk_slots(self) -> Sequence[int]:
+        """Distinct slots of the newest chunk: a state that is read is fetched for all of them."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def prefix(self, slot: int) -> bytes:
+        """Wire key and namespace of a slot: the store key without the element."""
+        ...
+
+    def prefixes(self, slots: Sequence[int]) -> list[bytes]:
+        """The prefix of each of these slots."""
+        ...
+
+    def shown(self, slot: int) -> str:
+        """The key, and the window if there is one, for error texts."""
+        ...
+
+
+class CurrentKey:
+    """The slot of the current element's key, shared by a task's states."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self) -> None:
+        self.slot = 0
+
+
+class NoCurrentKeyError(CurrentKey):
+    """The current key while no element is being processed; reading `slot` raises JobError."""
+
+    __slots__ = ("_state_name",)
+
+    def __init__(self, state_name: str) -> None:
+        self._state_name = state_name
+
+    @property
+    def slot(self) -> NoReturn:  # type: ignore[override]
+        raise JobError(
+            f"state {self._state_name!r} is used without a current key: read and write states "
+            "only in process_element",
+            reason=Reason.INVALID_REQUEST,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCodec:
+    """Conversions between values, cached values and stored bytes.
+
+    A function reads the decoded form of the stored bytes, also for a value written in this batch.
+    So a task caches a value of an immutable type as a Python object in normal form, and a value of
+    a mutable type (a list, a map, a pickle, a row with one of these) as bytes. Each read of a
+    mutable value creates a new object, so changing it in place does not change the state.
+    """
+
+    hold: Callable[[Any], Any]
+    """Written value to cached value; SerializationError if it is None or not of the type."""
+    give: Callable[[Any], Any]
+    """Cached value to the value that a function reads."""
+    take: Callable[[bytes], Any]
+    """Stored bytes to cached value."""
+    data: Callable[[Any], bytes]
+    """Cached value to stored bytes."""
+
+    @staticmethod
+    def of(codec: ValueCodec) -> CacheCodec:
+        """The conversions of the codec's type."""
+        if codec.type_info.kind == Kind.PICKLED:
+            return _of_pickles(codec)
+        if is_mutable(codec.type_info):
+            return CacheCodec(codec.encode, codec.decode, _same, _same)
+        hold = normaliser(codec.type_info, codec.read_back)
+        return CacheCodec(hold, _same, codec.decode, codec.encode)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_ATOMS = frozenset((bool, int, float, str, bytes, type(None)))
+
+
+def _of_pickles(codec: ValueCodec) -> CacheCodec:
+    """Conversions of pickled values: atoms and tuples of atoms are cached without pickling.
+
+    This makes plain accumulators such as (sum, count) cheap. Such a value is cached inside a
+    one-element tuple, which distinguishes it from pickle bytes.
+    """
+
+    def hold(value: Any) -> Any:
+        kind = value.__class__
+        if kind in _ATOMS or (kind is tuple and _ATOMS.issuperset(map(type, value))):
+            return (value,)
+        return codec.encode(value)
+
+    def give(held: Any) -> Any:
+        return held[0] if held.__class__ is tuple else codec.decode(held)
+
+    def data(held: Any) -> bytes:
+        return codec.encode(held[0]) if held.__class__ is tuple else held
+
+    return CacheCodec(hold, give, _same, data)
 
 
 class Unseen:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queryable_state.streaming.runtime.columns.arrow_types import to_python
-from queryable_state.streaming.runtime.columns.row_check import key_group_of
+from queryable_state.streaming.runtime.columns.row_check import GROUP_BITS, Number
 from queryable_state.streaming.runtime.states.state_spec import subtask_mismatch
 from queryable_state.wire.errors import KeyTypeError, LimitExceededError
 from queryable_state.wire.keys.key_codec import KeyCodec
@@ -162,6 +162,11 @@ class KeyTable:
                 f"received rows of key groups {groups.min()} to {groups.max()}"
             )
         return groups
+
+
+def key_group_of(check: Number) -> Number:
+    """The key group of a row check, or of each check of an array."""
+    return check & GROUP_BITS
 
 
 def _has_other_forms(info: TypeInfo) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.internal.v1.backend_pb2 import StateFetch
-from queryable_state.streaming.runtime.states.cache_codec import CacheCodec
 from queryable_state.streaming.runtime.states.cached_state import (
+    CacheCodec,
     CachedState,
     point_values,
     value_codec,

@@ -4,46 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.wire.errors import JobError
 from queryable_state.wire.schema.serializer_changes import unjudged_formats
 from queryable_state.wire.schema.serializer_formats import readable_as
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from queryable_state.internal.v1.backend_pb2 import BeginResponse
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.v1.registration_pb2 import StateRegistration
+    from queryable_state.wire.errors import JobError
 
 
-def begin_with_serializers(
-    begin: Callable[[Sequence[StateRegistration]], BeginResponse],
-    registrations: Sequence[StateRegistration],
-    descriptors: Sequence[StateDescriptor],
-    where: str,
-) -> BeginResponse:
-    """Begins, and judges the stored formats that the coordinator asks about.
-
-    `registrations` and `descriptors` are aligned. Raises JobError (INCOMPATIBLE_STATE) if a
-    declared serializer cannot read a stored format; nothing is registered then.
-    """
-    while True:
-        try:
-            return begin(registrations)
-        except JobError as refusal:
-            _judge(refusal, registrations, descriptors, where)
-
-
-def _judge(
+def judge_serializers(
     refusal: JobError,
     registrations: Sequence[StateRegistration],
     descriptors: Sequence[StateDescriptor],
     where: str,
 ) -> None:
-    """Adds the formats that the refusal asks about to the registration of their state.
+    """Adds the formats that the refusal of a begin asks about to the registration of their state.
 
-    Raises JobError if the state's serializers do not read them, and any other refusal again.
+    `registrations` and `descriptors` are aligned. Raises JobError (INCOMPATIBLE_STATE) if a
+    declared serializer cannot read a stored format, and any other refusal again; nothing is
+    registered then.
     """
     question = unjudged_formats(refusal)
     if question is None:

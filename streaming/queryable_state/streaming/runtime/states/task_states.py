@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -9,15 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from queryable_state.internal.v1.backend_pb2 import DueTimers, StateFetch
-from queryable_state.streaming.runtime.key_rows import KeyRowCounter
+from queryable_state.internal.v1.changes_pb2 import KeyRows
 from queryable_state.streaming.runtime.operator_states.operator_state import OperatorStateContext
-from queryable_state.streaming.runtime.state_loader import StateLoader
-from queryable_state.streaming.runtime.states.cached_state import CachedState, StateContext
-from queryable_state.streaming.runtime.states.cursor import CurrentKey
+from queryable_state.streaming.runtime.states.cached_state import (
+    CachedState,
+    CurrentKey,
+    StateContext,
+)
 from queryable_state.streaming.runtime.states.key_table import KeyTable
-from queryable_state.streaming.runtime.states.serializer_checks import begin_with_serializers
+from queryable_state.streaming.runtime.states.serializer_checks import judge_serializers
 from queryable_state.streaming.runtime.states.state_spec import where
-from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
 from queryable_state.streaming.runtime.timers.timer_descriptor import TIMERS_NAME
 from queryable_state.streaming.runtime.windows.window_table import WindowTable
 from queryable_state.v1.query_pb2 import ReadKind
@@ -25,6 +27,7 @@ from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import (
     InternalError,
     JobError,
+    LimitExceededError,
     Reason,
     SupersededError,
 )
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from queryable_state.internal.v1.backend_pb2 import BeginResponse
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.operator_states.operator_state import TaskOperatorState
     from queryable_state.streaming.runtime.states.access import StateAccess
@@ -45,12 +49,121 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.key_table import Slots
     from queryable_state.streaming.runtime.states.state_spec import StateSpec, TaskIdentity
     from queryable_state.streaming.runtime.timers.due_page import DuePage
+    from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import Seal
 
 _log = logging.getLogger(__name__)
 
 _FINGERPRINT_BITS = (1 << 64) - 1
+MOST_KEYS = 64
+"""Keys of one task that are reported with the number of their rows, for hot keys."""
+
+
+class StateLoader:
+    """Fetches states for slots; one call has at most `fetch_keys` keys."""
+
+    def __init__(self, access: StateAccess, fetch_keys: int) -> None:
+        self._access = access
+        self._fetch_keys = fetch_keys
+
+    def load_chunk(self, *states: CachedState) -> None:
+        """Fetches the unseen slots of the chunk for all these states in shared calls."""
+        wanted = [
+            (state, [slot for slot in state.table.chunk_slots if state.is_unseen(slot)])
+            for state in states
+        ]
+        self.fetch(*wanted)
+
+    def fetch(self, *wanted: tuple[CachedState, Sequence[int]]) -> None:
+        """Fetches each state for its slots."""
+        for part in fetch_parts(wanted, self._fetch_keys):
+            self._fetch(part)
+
+    def _fetch(self, part: list[tuple[CachedState, Sequence[int]]]) -> None:
+        fetches = [state.request(slots) for state, slots in part]
+        try:
+            answers = self._access.fetch(fetches)
+        except LimitExceededError:
+            # The values exceed the limit of one response: split the request.
+            if len(part) == 1 and len(part[0][1]) == 1:
+                raise
+            for half in fetch_halves(part):
+                self._fetch(half)
+            return
+        for (state, slots), values in zip(part, answers, strict=True):
+            state.take(slots, values)
+
+
+def fetch_parts(
+    wanted: Sequence[tuple[CachedState, Sequence[int]]], limit: int
+) -> Iterator[list[tuple[CachedState, Sequence[int]]]]:
+    """Splits the requested slots into calls of at most `limit` keys."""
+    part: list[tuple[CachedState, Sequence[int]]] = []
+    room = limit
+    for state, slots in wanted:
+        taken = 0
+        while taken < len(slots):
+            piece = slots[taken : taken + room]
+            part.append((state, piece))
+            taken += len(piece)
+            room -= len(piece)
+            if room == 0:
+                yield part
+                part, room = [], limit
+    if part:
+        yield part
+
+
+def fetch_halves(
+    part: list[tuple[CachedState, Sequence[int]]],
+) -> Iterator[list[tuple[CachedState, Sequence[int]]]]:
+    """Splits a call that is too large into two."""
+    if len(part) > 1:
+        middle = len(part) // 2
+        yield part[:middle]
+        yield part[middle:]
+    else:
+        state, slots = part[0]
+        middle = len(slots) // 2
+        yield [(state, slots[:middle])]
+        yield [(state, slots[middle:])]
+
+
+class KeyRowCounter:
+    """Counts rows by the slots of their keys."""
+
+    def __init__(self) -> None:
+        self._rows: Slots = np.zeros(0, dtype=np.int64)
+
+    def add(self, slots: Slots, keys: int) -> None:
+        """Adds the rows of a chunk; `keys` is the number of all slots so far."""
+        counted = np.bincount(slots, minlength=keys)
+        counted[: len(self._rows)] += self._rows
+        self._rows = counted
+
+    def most(self, wire_keys: Sequence[bytes]) -> KeyRows:
+        """The keys with the most rows, at most 64; `wire_keys` are all keys by slot.
+
+        A key that has as many rows as one that is left out is left out too, so a task that sees
+        each key equally often reports none.
+        """
+        rows = self._rows
+        most_omitted = 0
+        slots: Slots = np.arange(len(rows))
+        if len(rows) > MOST_KEYS:
+            split = len(rows) - MOST_KEYS
+            order = np.argpartition(rows, split - 1)
+            most_omitted = int(rows[order[split - 1]])
+            slots = order[split:]
+        slots = slots[rows[slots] > most_omitted]
+        slots = slots[np.argsort(-rows[slots], kind="stable")]
+        return KeyRows(
+            keys=[wire_keys[slot] for slot in slots.tolist()],
+            rows=rows[slots].tolist(),
+            total=int(rows.sum()),
+            most_omitted=most_omitted,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +199,6 @@ class TaskStates:
         self.where = where(spec, task)
         self.current_key = CurrentKey()
         self.keys = KeyTable(spec, task.subtask, self.where)
-        self.windows = WindowTable(self.keys)
-        """The slots of windowed states."""
         self.batch_timestamp_ms = 0
         self.watermark_ms = NO_WATERMARK
         self._spec = spec
@@ -105,6 +216,11 @@ class TaskStates:
         self._fingerprint = 0
         self._row_count = 0
         self._key_rows = KeyRowCounter() if spec.settings.hot_keys else None
+
+    @functools.cached_property
+    def windows(self) -> WindowTable:
+        """The slots of windowed states."""
+        return WindowTable(self.keys)
 
     @property
     def is_begun(self) -> bool:
@@ -144,7 +260,12 @@ class TaskStates:
 
     def _register(self, descriptors: Sequence[StateDescriptor]) -> None:
         registrations = self._spec.registrations(descriptors, self._task)
-        begun = begin_with_serializers(self._access.begin, registrations, descriptors, self.where)
+        begun: BeginResponse | None = None
+        while begun is None:
+            try:
+                begun = self._access.begin(registrations)
+            except JobError as refusal:
+                judge_serializers(refusal, registrations, descriptors, self.where)
         if len(begun.states) != len(registrations):
             raise InternalError(
                 f"{self.where}: {len(registrations)} states were declared, {len(begun.states)} "
@@ -178,19 +299,33 @@ class TaskStates:
             load=self._loader.load_chunk,
             fetch=lambda fetch: self._access.fetch([fetch])[0],
         )
-        operator_context = OperatorStateContext(
-            where=self.where, value_bytes=spec.settings.value_bytes, elements=self._elements
+        for state in self._states:
+            if not state.windowed:
+                state.bind(self._registered[state.descriptor.name], context)
+        self._bind_windowed(context)
+        if self._operator_states:
+            self._bind_operator_states()
+        if self._timers is not None:
+            self._timers.bind(self._registered[self._timers.descriptor.name], context)
+
+    def _bind_windowed(self, context: StateContext) -> None:
+        windowed = [state for state in self._states if state.windowed]
+        if not windowed:
+            return
+        assert self._registered is not None
+        context = replace(context, current_key=self.windows.current, table=self.windows)
+        for state in windowed:
+            state.bind(self._registered[state.descriptor.name], context)
+        self.windows.bind(windowed)
+
+    def _bind_operator_states(self) -> None:
+        assert self._registered is not None
+        context = OperatorStateContext(
+            where=self.where, value_bytes=self._spec.settings.value_bytes, elements=self._elements
         )
-        windowed = replace(context, current_key=self.windows.current, table=self.windows)
-        for state in self._every():
-            registration = self._registered[state.descriptor.name]
-            if isinstance(state, CachedState):
-                state.bind(registration, windowed if state.windowed else context)
-            elif isinstance(state, TaskTimers):
-                state.bind(registration, context)
-            elif not state.is_bound:
-                state.bind(registration, operator_context)
-        self.windows.bind(state for state in self._states if state.windowed)
+        for state in self._operator_states:
+            if not state.is_bound:
+                state.bind(self._registered[state.descriptor.name], context)
 
     def count_rows(self, batch: pa.RecordBatch, rows: InputSpec) -> None:
         """Adds a chunk of an input to the fingerprint and the row count of the seal."""

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.internal.v1.backend_pb2 import StateFetch
 from queryable_state.streaming.functions import UserFunctionError
-from queryable_state.streaming.runtime.states.cache_codec import CacheCodec
 from queryable_state.streaming.runtime.states.cached_state import (
     UNSEEN,
+    CacheCodec,
     CachedState,
     point_values,
     value_codec,

@@ -58,8 +58,8 @@ class DeclaringBatchContext(BatchRuntimeContext):
         return self._declaring.get_metrics_group()
 
     @property
-    def metrics(self) -> TaskMetrics:
-        """The metrics of the task."""
+    def metrics(self) -> TaskMetrics | None:
+        """The metrics of the functions; None: no function has asked for any."""
         return self._declaring.metrics
 
 

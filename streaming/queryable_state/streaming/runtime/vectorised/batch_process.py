@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.cached_state import CachedState
     from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
+    from queryable_state.streaming.stateless.metrics import TaskMetrics
     from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 
 _ARROW = (pa.Table, pa.RecordBatch, pa.Array, pa.ChunkedArray, np.ndarray)
@@ -60,7 +61,6 @@ class BatchProcessRun(OperatorRun):
                 max_parallelism=spec.max_parallelism,
             )
         )
-        self._metrics = self._context.metrics
         self._schema = arrow_schema(spec.output_fields)
 
     def _open(self) -> Sequence[CachedState]:
@@ -68,6 +68,9 @@ class BatchProcessRun(OperatorRun):
         self._context.end_declarations()
         self._states = self._context.states
         return list(self._states.values())
+
+    def _metrics(self) -> TaskMetrics | None:
+        return self._context.metrics
 
     def begin(self) -> None:
         super().begin()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from queryable_state.streaming.descriptors import ListStateDescriptor
 from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.runtime.columns.event_time import CurrentTime, timestamps
 from queryable_state.streaming.runtime.dropped_rows import log_dropped
@@ -25,15 +26,20 @@ from queryable_state.streaming.runtime.windows.contexts import (
     TaskTriggerContext,
 )
 from queryable_state.streaming.runtime.windows.cursor import WindowCursor
-from queryable_state.streaming.runtime.windows.window_calls import WindowCalls
 from queryable_state.streaming.runtime.windows.window_logic import WindowLogic
 from queryable_state.streaming.runtime.windows.window_states import WindowStates
 from queryable_state.streaming.stateless.output_tag import OutputTag
+from queryable_state.streaming.windows.window_functions import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 from queryable_state.wire.event_time import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.cached_state import CachedState
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
     from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
+
 
 _PIECE_ROWS: Final = 1024
 """Rows or timers between two checks for full output batches."""
@@ -120,13 +127,13 @@ class WindowRun(RowRun):
                     logic.fire(timer)
                 except QueryableStateError as error:
                     error.add_note(
-                        f"{self.where}, key {self._current_key}, at the timer "
+                        f"{self.where}, key {self.shown_key}, at the timer "
                         f"{timer.timestamp_ms}{at_place(error)}"
                     )
                     raise
                 except Exception as error:
                     raise UserFunctionError(
-                        f"{self.where}: the window operator failed for key {self._current_key} at "
+                        f"{self.where}: the window operator failed for key {self.shown_key} at "
                         f"the timer {timer.timestamp_ms}: {described(error)}"
                     ) from error
                 if number % _PIECE_ROWS == 0:
@@ -189,7 +196,7 @@ class WindowRun(RowRun):
             current_key.slot = slot
             if time is None and needs_time:
                 raise InvalidRequestError(
-                    f"{self.where}, key {self._current_key}: the element {shown(element)} has no "
+                    f"{self.where}, key {self.shown_key}: the element {shown(element)} has no "
                     "timestamp, which windows of event time need: its event-time column is null. "
                     "Filter such elements, or give them a timestamp"
                 )
@@ -236,3 +243,35 @@ class WindowRun(RowRun):
     def _leave(self) -> None:
         for state in self._states.all:
             state.leave()
+
+
+class WindowCalls:
+    """The function of a window operator, whatever its class."""
+
+    def __init__(
+        self, operator: WindowOperator, cursor: WindowCursor, context: FunctionContext
+    ) -> None:
+        self._function = operator.function
+        self._has_list = isinstance(operator.contents, ListStateDescriptor)
+        self._cursor = cursor
+        self._context = context
+
+    def outputs(self, contents: Any) -> Iterable[Any] | None:
+        """The outputs for the contents of the window: its elements, or what they make."""
+        elements = contents if self._has_list else [contents]
+        match self._function:
+            case None:
+                return elements
+            case WindowFunction() as function:
+                return function.apply(self._cursor.key, self._cursor.window, elements)
+            case AllWindowFunction() as function:
+                return function.apply(self._cursor.window, elements)
+            case ProcessWindowFunction() as function:
+                return function.process(self._cursor.key, self._context, elements)
+            case ProcessAllWindowFunction() as function:
+                return function.process(self._context, elements)
+
+    def end(self) -> None:
+        """Has the function clear its state of the window."""
+        if isinstance(self._function, ProcessWindowFunction | ProcessAllWindowFunction):
+            self._function.clear(self._context)

@@ -16,18 +16,24 @@ from queryable_state.streaming.functions import (
 )
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.runtime.timers.timer_descriptor import TimerDescriptor
-from queryable_state.streaming.runtime.windows.fired_state import FiredState
-from queryable_state.streaming.runtime.windows.found_descriptors import found_descriptors
+from queryable_state.streaming.state_descriptor import StateDescriptor
+from queryable_state.streaming.windows.assigner import WindowAssigner
+from queryable_state.streaming.windows.session_windows import SessionWindowTimeGapExtractor
+from queryable_state.streaming.windows.trigger import Trigger
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from queryable_state.streaming.functions import RuntimeContext
-    from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
+    from queryable_state.streaming.runtime.operators.operator_run import OpenFunctions
     from queryable_state.streaming.runtime.states.cached_state import CachedState
     from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
-    from queryable_state.streaming.state_descriptor import StateDescriptor
+    from queryable_state.streaming.windows.window import Window
     from queryable_state.wire.schema.types import TypeInfo
+
 
 _State = TypeVar("_State", bound="CachedState")
 
@@ -141,3 +147,51 @@ def state_of(context: RuntimeContext, descriptor: StateDescriptor) -> Any:
         case MapStateDescriptor():
             return context.get_map_state(descriptor)
     raise InvalidRequestError(f"expected the descriptor of a state, not {descriptor!r}")
+
+
+_LAST_TIMESTAMP = ValueStateDescriptor("fired-window-timestamp", Types.LONG())
+
+
+class FiredState:
+    """The newest result of the current key. It stays when its window has ended."""
+
+    def __init__(self, descriptor: ValueStateDescriptor, keyed: RuntimeContext) -> None:
+        """Requests the states; they are usable after `bind`."""
+        self._result = keyed.get_state(descriptor)
+        self._last_timestamp = keyed.get_state(_LAST_TIMESTAMP)
+
+    def update(self, window: Window, result: Any) -> None:
+        """Takes the result of a window that fires, unless a newer window has fired before."""
+        newest, last = self._last_timestamp.value(), window.max_timestamp()
+        if newest is None or newest <= last:
+            self._result.update(result)
+            self._last_timestamp.update(last)
+
+
+_OWNERS = (Trigger, WindowAssigner, Function, SessionWindowTimeGapExtractor)
+
+
+def found_descriptors(owner: object) -> list[StateDescriptor]:
+    """The descriptors in attributes of an object and of its class, each once, in order.
+
+    Attributes that are triggers, assigners or functions are searched, too, and so are lists, tuples
+    and dicts.
+    """
+    found: dict[int, StateDescriptor] = {}
+    seen: set[int] = set()
+    for descriptor in _found(owner, seen):
+        found.setdefault(id(descriptor), descriptor)
+    return list(found.values())
+
+
+def _found(value: Any, seen: set[int]) -> Iterator[StateDescriptor]:
+    if isinstance(value, StateDescriptor):
+        yield value
+    elif isinstance(value, list | tuple | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _found(each, seen)
+    elif isinstance(value, _OWNERS) and id(value) not in seen:
+        seen.add(id(value))
+        for owner in (*reversed(type(value).__mro__), value):
+            for each in list(getattr(owner, "__dict__", {}).values()):
+                yield from _found(each, seen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.runtime.states.cursor import CurrentKey
+from queryable_state.streaming.runtime.states.cached_state import CurrentKey
 from queryable_state.wire.keys.store_keys import window_of
 
 if TYPE_CHECKING:

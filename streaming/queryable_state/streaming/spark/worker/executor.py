@@ -85,6 +85,12 @@ def current_executor(application_id: str) -> Executor:
     )
 
 
+@functools.lru_cache(maxsize=8)
+def server_directory(application_id: str, parent: str) -> Path:
+    """Folder of the state server of the executor of this process; see `Executor.directory`."""
+    return current_executor(application_id).directory(parent)
+
+
 def _start_ticks(pid: int) -> int:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,6 +31,8 @@ _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 # Spark sets no property for the run id, but uses it as the job group of the query's thread.
 _RUN_ID = "spark.jobGroup.id"
+
+_log_to_console_once = functools.cache(log_to_console)
 
 
 def task_identity(operator: str) -> TaskIdentity:
@@ -96,7 +99,7 @@ class StageFunction:
         )
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        log_to_console()
+        _log_to_console_once()
         new_client: Callable[[], BackendClient] | None = None
         try:
             new_client, outputs = self._started(batches)
@@ -115,20 +118,22 @@ class StageFunction:
         from queryable_state.server.state_server.launch import ensure_server
         from queryable_state.streaming.runtime.backend_client import BackendClient
         from queryable_state.streaming.runtime.stage import StageTask
-        from queryable_state.streaming.spark.worker.executor import current_executor
-        from queryable_state.streaming.spark.worker.task import task_identity
+        from queryable_state.streaming.spark.worker.executor import (
+            current_executor,
+            server_directory,
+        )
 
         identity = task_identity(", ".join(spec.name for spec in self.spec.operators))
         executor = current_executor(self.application_id)
-        directory = executor.directory(self.server.directory)
+        directory = server_directory(self.application_id, self.server.directory)
         settings = partial(executor.settings, self.server)
 
         def backend_address() -> str:
             return ensure_server(directory, settings).backend
 
-        tls = tls_on_this_machine(self.server.tls).tls_for_calls
         spec = self.spec
-        if tls is not None:
+        if self.server.tls.uses_tls:
+            tls = tls_on_this_machine(self.server.tls).tls_for_calls
             spec = replace(spec, operators=tuple(replace(each, tls=tls) for each in spec.operators))
         new_client = partial(BackendClient, spec.operators[0], identity, backend_address)
         return new_client, StageTask(spec)(iter(batches), identity, backend_address)
