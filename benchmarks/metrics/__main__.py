@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.server.query.frames.stream_session import StreamSession
+
 from benchmarks.arguments import add_common_arguments, write_run
 from benchmarks.figures import Spread, table
 from benchmarks.gc_modes import collecting
@@ -23,7 +25,6 @@ from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.metrics.uncounted_session import UncountedSession
 from benchmarks.signals import run_async
 from queryable_state.server.coordinator_client import CoordinatorClient
-from queryable_state.server.query.frames.stream_session import StreamSession
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.query.routers.local_router import LocalRouter

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.server.query.frames.stream_session import StreamSession
+
 from queryable_state.server.query.frames.answer_frames import frame_of, refusal_of
 from queryable_state.server.query.frames.open_streams import stopping
-from queryable_state.server.query.frames.stream_session import StreamSession
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:

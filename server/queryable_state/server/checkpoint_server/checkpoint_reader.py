@@ -53,6 +53,10 @@ class CheckpointReader:
             table, lease, limits, background, server_id=server_id, now_ms=lambda: commit_time_ms
         )
 
+    def look_up(self, query: query_pb2.Query) -> bytes | None:
+        """The answer to a query of one key; None if `answer` has to answer it."""
+        return self._reader.look_up(query)
+
     def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
         """The whole answer, None if it takes `answer_later`. Errors are in the answer."""
         return self._refused(query) or self._reader.answer(query)

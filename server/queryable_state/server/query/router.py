@@ -33,6 +33,14 @@ class Engine(Protocol):
     raised: `error` for all keys, `failed` for some.
     """
 
+    def look_up(self, query: query_pb2.Query) -> bytes | None:
+        """Answers a query of one key at once, as a serialized `ServerFrame`.
+
+        Returns None unless it is the newest committed value of a key of this process, or its
+        absence: the caller calls `answer`, which also counts what `look_up` refuses. Never raises.
+        """
+        ...
+
     def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
         """Answers a query at once, or returns None if that takes longer.
 

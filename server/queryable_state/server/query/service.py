@@ -14,7 +14,14 @@ import grpc
 import grpc.aio
 from google.protobuf.message_factory import GetMessageClass
 
-from queryable_state.server.query.checks import check_query, limit_deadline
+from queryable_state.server.query.admission import (
+    admission,
+    check_name,
+    check_size,
+    located_by,
+    most_fields,
+    parser,
+)
 from queryable_state.server.query.hot_keys import list_hot_keys
 from queryable_state.server.query.open_watches import OpenWatches
 from queryable_state.server.query.reads.batch_read import BatchRead
@@ -22,13 +29,6 @@ from queryable_state.server.query.reads.point_read import PointRead
 from queryable_state.server.query.reads.scan_read import ScanRead
 from queryable_state.server.query.reads.snapshot_read import snapshot_answers
 from queryable_state.server.query.reads.watch_read import WatchRead
-from queryable_state.server.query.request_limits import (
-    check_name,
-    check_size,
-    located_by,
-    most_fields,
-    parser,
-)
 from queryable_state.server.serving.error_boundary import ErrorBoundary
 from queryable_state.v1 import query_pb2, watch_pb2
 from queryable_state.wire.errors import RetryLaterError
@@ -63,6 +63,7 @@ class QueryableStateService:
         self._router = router
         self._info = info
         self._streams = streams
+        self._check = admission(info.limits)
         self._watches = OpenWatches(info)
         self._answering = f"the answer of server {info.server_id}"
         self.description = query_pb2.ServerDescription(
@@ -112,8 +113,7 @@ class QueryableStateService:
             limits = self._info.limits
             if request.HasField("query"):
                 self._check_server_id(request.server_id)
-                check_query(request.query, limits, request.query.ByteSize())
-                limit_deadline(request.query)
+                self._check(request.query, request.query.ByteSize())
                 answers = await self._answers(request.query)
                 return query_pb2.BatchGetKvStateResponse(answers=answers)
             read = await BatchRead.of(request, await self._locate(request), limits)
@@ -249,7 +249,7 @@ class QueryableStateService:
     def _admit(self, query: query_pb2.Query, context: Context) -> None:
         """Checks a query and sets its deadline to the time that the client has left."""
         query_bytes = query.ByteSize()
-        check_query(query, self._info.limits, query_bytes)
+        self._check(query, query_bytes)
         # Encoded keys may be longer than the JSON of the request.
         check_size(query_bytes, self._info.limits)
         query.deadline_ms = _time_ms(context, self._info.default_deadline_ms)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.checks import check_number_of_keys
+from queryable_state.server.query.admission import check_json, check_number_of_keys
 from queryable_state.server.query.reads.answer_positions import value_positions
 from queryable_state.server.query.reads.answer_texts import tell_answers, text_of_nothing
 from queryable_state.server.query.reads.requested_query import query_of
-from queryable_state.server.query.request_limits import check_json
 from queryable_state.server.serving.slices import in_slices
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (

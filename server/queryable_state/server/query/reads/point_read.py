@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.server.query.admission import check_json
 from queryable_state.server.query.reads.answer_texts import answer_text, text_of_nothing
 from queryable_state.server.query.reads.requested_query import query_of
-from queryable_state.server.query.request_limits import check_json
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     CorruptDataError,

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.checks import check_consistency, check_longest
+from queryable_state.server.query.admission import check_consistency, check_json, check_longest
 from queryable_state.server.query.reads.page_token import PageToken, scan_hash_of
 from queryable_state.server.query.reads.requested_query import scope_of
-from queryable_state.server.query.request_limits import check_json
 from queryable_state.server.query.scan_query import KeyGroupRun, ScanQuery
 from queryable_state.server.storage.key_order import prefix_end
 from queryable_state.v1 import query_pb2, registration_pb2

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from queryable_state.server.state_server.queries.key_checks import no_key_group
 from queryable_state.server.state_server.stores.record_cache import ABSENT
+from queryable_state.server.state_server.stores.store_table import NOT_HERE
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import CorruptDataError
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
@@ -192,6 +193,23 @@ def read_points(
     if sum(map(len, fitting)) > limits.answer_bytes:
         fitting = _fitting(found, limits.answer_bytes, failures)
     return fitting, missing
+
+
+def read_record(route: StateRoute, state_id: int, key: bytes, store_key: bytes) -> bytes | None:
+    """Reads and caches a committed record of a plain state; `ABSENT` if there is none.
+
+    Returns None for a key of another server, and for a record that is not cached. Raises
+    `IndexError` for a key without a key group of the state.
+    """
+    slot = route.slots[(key[0] << 8) | key[1]]
+    if slot == NOT_HERE:
+        return None
+    value = route.subtasks[slot].store.reader(state_id, uncommitted=False)(store_key) or ABSENT
+    if value and value[0] & HAS_TIMESTAMP:
+        return None
+    route.reads.cache_misses += 1
+    route.records.keep(store_key, value)
+    return value
 
 
 def _fitting(found: Sequence[bytes | None], left: int, failures: AnswerFailures) -> list[bytes]:

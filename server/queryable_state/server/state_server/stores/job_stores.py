@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1.checkpoint_pb2 import JobStorage, Timeline
+from queryable_state.server.query.frames.answer_frames import info_field
 from queryable_state.server.state_server.stores.waiting_queries import WaitingQueries
 from queryable_state.server.state_server.watches.change_history import DEFAULT_BYTES
 from queryable_state.server.state_server.watches.job_watches import JobWatches
@@ -65,6 +66,9 @@ class JobStores:
         self.info = query_pb2.ReadInfo(
             version=NOTHING_COMMITTED, role=query_pb2.OWNER, server_id=server_id
         )
+        """The newest commit, as answers carry it; replaced by each commit, never modified."""
+        self.info_field = info_field(self.info)
+        """`info`, serialized as a field of an answer."""
         self.records: dict[int, RecordCache] = {}
         """Cached records of the committed version, by state. Adding or removing a store of a
         state clears its cache."""
@@ -136,7 +140,7 @@ class JobStores:
                     if state_id in self.records:
                         self.records[state_id].wrote(overlay)
             self._reports.extend(sealed)
-        self.info = info
+        self.info, self.info_field = info, info_field(info)
         self._infos.append(info)
         if self.waiting:
             self.waiting.committed(version)
