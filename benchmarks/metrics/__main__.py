@@ -25,9 +25,9 @@ from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.metrics.uncounted_session import UncountedSession
 from benchmarks.signals import run_async
 from queryable_state.server.coordinator_client import CoordinatorClient
+from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.router import ServiceInfo
-from queryable_state.server.query.routers.local_router import LocalRouter
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.keys.key_codec import KeyCodec

@@ -1,4 +1,4 @@
-"""What scans read, on stores of both backends."""
+"""Scans: what they read, pin, wait for and let go, on stores of both backends."""
 
 from __future__ import annotations
 

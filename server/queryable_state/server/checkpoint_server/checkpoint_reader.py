@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint_server.checkpoint_loader import PLACEMENT_VERSION
 from queryable_state.server.state_server.base.lease import Lease
-from queryable_state.server.state_server.queries.requested_version import RequestedVersion
 from queryable_state.server.state_server.queries.state_reader import StateReader
+from queryable_state.server.state_server.queries.versions import RequestedVersion
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
 

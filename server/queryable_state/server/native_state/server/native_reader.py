@@ -11,7 +11,7 @@ from queryable_state.server.native_state.server.any_partition import (
     changes_of_keys,
     watch_of_every_key,
 )
-from queryable_state.server.state_server.queries.requested_version import RequestedVersion
+from queryable_state.server.state_server.queries.versions import RequestedVersion
 from queryable_state.v1 import hot_keys_pb2, query_pb2, watch_pb2
 from queryable_state.wire.errors import PlacementError, QueryableStateError, RetryLaterError
 

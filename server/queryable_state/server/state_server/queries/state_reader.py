@@ -10,31 +10,29 @@ from typing import TYPE_CHECKING
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.server.query.frames.answer_frames import value_frame
 from queryable_state.server.state_server.hot_keys.owned_hot_keys import hot_keys_of
-from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
 from queryable_state.server.state_server.queries.element_reads import read_elements
-from queryable_state.server.state_server.queries.key_checks import check_whole_keys
 from queryable_state.server.state_server.queries.key_reads import (
+    AnswerFailures,
     LongReadError,
     RecordCount,
     StoreReaders,
+    check_whole_keys,
     read_points,
     read_prefixes,
     read_record,
 )
 from queryable_state.server.state_server.queries.operator_reads import read_operator_state
-from queryable_state.server.state_server.queries.requested_version import (
-    RequestedVersion,
-    RequestedVersions,
-    copy_of,
-    with_ttl,
-)
 from queryable_state.server.state_server.queries.size_estimate import measured
 from queryable_state.server.state_server.queries.state_scan import OpenScans, StateScan
-from queryable_state.server.state_server.queries.version_reads import (
+from queryable_state.server.state_server.queries.versions import (
+    RequestedVersion,
+    RequestedVersions,
     ViewReaders,
+    copy_of,
     held_still,
     newest_version,
     views_at,
+    with_ttl,
 )
 from queryable_state.server.state_server.queries.window_reads import read_windows
 from queryable_state.server.state_server.read_trace import ReadTrace
@@ -335,6 +333,6 @@ class StateReader:
             last=True,
             values=values,
             missing=missing,
-            failed=failures.to_proto() if failures else (),
+            failed=failures.to_proto() if failures.positions else (),
             info=info,
         )

@@ -66,9 +66,6 @@ class JobStores:
         self.info = query_pb2.ReadInfo(
             version=NOTHING_COMMITTED, role=query_pb2.OWNER, server_id=server_id
         )
-        """The newest commit, as answers carry it; replaced by each commit, never modified."""
-        self.info_field = info_field(self.info)
-        """`info`, serialized as a field of an answer."""
         self.records: dict[int, RecordCache] = {}
         """Cached records of the committed version, by state. Adding or removing a store of a
         state clears its cache."""
@@ -80,6 +77,17 @@ class JobStores:
         self._infos: deque[query_pb2.ReadInfo] = deque((self.info,), maxlen=_INFOS_KEPT)
         # Bounded, because a coordinator that never asks for reports needs no old ones.
         self._reports: deque[backend_pb2.SealedSubtask] = deque(maxlen=_REPORTS_KEPT)
+
+    @property
+    def info(self) -> query_pb2.ReadInfo:
+        """The newest commit, as answers carry it. Set it after a change."""
+        return self._info
+
+    @info.setter
+    def info(self, info: query_pb2.ReadInfo) -> None:
+        self._info = info
+        self.info_field = info_field(info)
+        """`info`, serialized as a field of an answer."""
 
     @property
     def committed_version(self) -> int:
@@ -115,7 +123,9 @@ class JobStores:
     def use(self, timeline: Timeline) -> None:
         """Sets the timeline of the versions, which is the same for all stores of the job."""
         self.timeline = timeline
-        self.info.timeline = timeline.id
+        info = self.info
+        info.timeline = timeline.id
+        self.info = info
 
     def commit(self, version: int, commit_time_ms: int, watermark_ms: int) -> bool:
         """Commits every batch up to `version`; returns False if they were committed already."""
@@ -140,7 +150,7 @@ class JobStores:
                     if state_id in self.records:
                         self.records[state_id].wrote(overlay)
             self._reports.extend(sealed)
-        self.info, self.info_field = info, info_field(info)
+        self.info = info
         self._infos.append(info)
         if self.waiting:
             self.waiting.committed(version)

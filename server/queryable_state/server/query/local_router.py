@@ -6,9 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.frames.answer_frames import frame_of
-from queryable_state.server.query.hot_key_owners import hot_keys_here
-from queryable_state.server.query.router import QuerySession
-from queryable_state.server.query.routers.located_router import LocatedRouter
+from queryable_state.server.query.hot_keys import hot_keys_here
+from queryable_state.server.query.router import LocatedRouter, QuerySession
 from queryable_state.server.query.size_sum import size_of
 
 if TYPE_CHECKING:
