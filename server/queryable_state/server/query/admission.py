@@ -15,7 +15,7 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, LimitExceededError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from queryable_state.server.config.limits import Limits
 
@@ -34,20 +34,19 @@ def check_consistency(consistency: int) -> None:
         )
 
 
-def admission(limits: Limits) -> Callable[[query_pb2.Query, int], None]:
-    """Returns the admission of queries by these limits: `admit(query, frame_bytes)`.
+def admission(limits: Limits) -> Callable[[query_pb2.Query, Sequence[bytes], int], None]:
+    """Returns the admission of queries by these limits: `admit(query, query.keys, frame_bytes)`.
 
     It raises as `_check_query` does, and shortens a deadline of more than ten minutes.
     """
     most_keys, key_bytes = limits.batch_keys, limits.key_bytes
 
-    def admit(query: query_pb2.Query, frame_bytes: int) -> None:
-        keys = len(query.keys)
+    def admit(query: query_pb2.Query, keys: Sequence[bytes], frame_bytes: int) -> None:
         # One condition for what nearly every query is; `_check_query` says what is wrong.
         if not (
             query.state_id
             and query.consistency in _CONSISTENCIES
-            and 0 < keys <= most_keys
+            and 0 < len(keys) <= most_keys
             and frame_bytes <= key_bytes
             and not (query.elements or query.ranges or query.windows)
         ):

@@ -154,7 +154,8 @@ class QueryableStateService:
             limits = self._info.limits
             if request.HasField("query"):
                 self._check_server_id(request.server_id)
-                self._check(request.query, request.query.ByteSize())
+                query = request.query
+                self._check(query, query.keys, query.ByteSize())
                 answers = await self._answers(request.query)
                 return query_pb2.BatchGetKvStateResponse(answers=answers)
             read = await BatchRead.of(request, await self._locate(request), limits)
@@ -290,7 +291,7 @@ class QueryableStateService:
     def _admit(self, query: query_pb2.Query, context: Context) -> None:
         """Checks a query and sets its deadline to the time that the client has left."""
         query_bytes = query.ByteSize()
-        self._check(query, query_bytes)
+        self._check(query, query.keys, query_bytes)
         # Encoded keys may be longer than the JSON of the request.
         check_size(query_bytes, self._info.limits)
         query.deadline_ms = _time_ms(context, self._info.default_deadline_ms)

@@ -341,12 +341,14 @@ class FrameConnection(asyncio.Protocol):
         if session is None:
             raise stopping(self._info)
         query_id, size, unanswered = query.id, len(frame), self._unanswered
+        # Held until the end of the call: protobuf makes the list anew for each access otherwise.
+        keys = query.keys
         try:
             if not request.HasField("query"):
                 raise InvalidRequestError("only the first frame of a connection may be a hello")
             if unanswered or self._is_draining:
                 self._check_unanswered(query_id)
-            self._admit(query, size)
+            self._admit(query, keys, size)
         except QueryableStateError as refusal:
             self._traffic.refused[refusal.reason_name] += 1
             return frame_of(refusal_of(query_id, refusal))
