@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.state_server.owner import KEYS, MAX_PARALLELISM, STATE_ID, VALUES, key_of
+from tests.state_server.owner import KEYS, MAX_PARALLELISM, QUERY_ID, STATE_ID, VALUES, key_of
 
+from queryable_state.internal.v1.checkpoint_pb2 import Timeline
 from queryable_state.server.query.frames.answer_frames import frame_of, info_field, value_frame
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
@@ -60,6 +61,16 @@ def test_a_look_up_reads_committed_batches_only(whole: Owner) -> None:
     whole.commit(1)
     assert (looked_up(whole, "k1"), looked_up(whole, "new")) == (11, 5)
     assert answer_of(whole.engine.look_up(whole.query("k1"))).info.version == 1
+
+
+def test_a_look_up_has_the_newest_info_of_its_job(whole: Owner) -> None:
+    """Also if a checkpoint or a timeline has set it, and no commit."""
+    job = whole.table.job_or_new(QUERY_ID)
+    job.use(Timeline(id=9))
+    assert answer_of(whole.engine.look_up(whole.query("k1"))).info == job.info
+    job.info = query_pb2.ReadInfo(version=4, role=query_pb2.CHECKPOINT, checkpoint="file:/chk-4")
+    assert answer_of(whole.engine.look_up(whole.query("k1"))).info == job.info
+    assert job.info.checkpoint
 
 
 @pytest.mark.parametrize(
