@@ -157,7 +157,7 @@ class FrameConnection(asyncio.Protocol):
             and _unpack_length(data)[0] == size - _LENGTH_BYTES
         ):
             try:
-                answer = self._answer(data[_LENGTH_BYTES:])
+                answer = self.answer(data[_LENGTH_BYTES:])
             except Exception as failure:  # noqa: BLE001 - the boundary: a defect ends the stream
                 self._refuse_failed(failure)
                 return
@@ -251,7 +251,7 @@ class FrameConnection(asyncio.Protocol):
                     break
                 within_turn = False
                 self._taken_frames += 1
-                answer = self._answer(frame) if self._session is not None else self._greet(frame)
+                answer = self.answer(frame) if self._session is not None else self.greet(frame)
                 if answer is not None:
                     # Sent at once, so that the client can decode it during the next answer.
                     self._write(answer)
@@ -303,7 +303,7 @@ class FrameConnection(asyncio.Protocol):
                 f"{_HELLO_BYTES:,} bytes)"
             ) from None
 
-    def _greet(self, frame: bytes) -> bytes:
+    def greet(self, frame: bytes) -> bytes:
         """Returns the answer to the first frame."""
         request = self._parse(frame)
         if request.WhichOneof("frame") != "hello":
@@ -331,7 +331,7 @@ class FrameConnection(asyncio.Protocol):
         )
         return query_pb2.ServerFrame(hello=hello).SerializeToString()
 
-    def _answer(self, frame: bytes) -> bytes | None:
+    def answer(self, frame: bytes) -> bytes | None:
         """Returns the answer to a frame; None if `_deliver` gets it later.
 
         A refusal of the whole connection is raised.
