@@ -20,13 +20,15 @@ from benchmarks.arguments import add_common_arguments, write_run
 from benchmarks.figures import Spread, table
 from benchmarks.gc_modes import collecting
 from benchmarks.machine import Machine, NoiseMeter
-from benchmarks.metrics.uncounted_session import UncountedSession
+from benchmarks.metrics.uncounted_connection import UncountedConnection
 from benchmarks.signals import run_async
 from queryable_state.server.coordinator_client import CoordinatorClient
-from queryable_state.server.query.frames.stream_session import StreamSession
+from queryable_state.server.query.frames.frame_connection import FrameConnection
+from queryable_state.server.query.frames.open_streams import OpenStreams
+from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.router import ServiceInfo
-from queryable_state.server.query.routers.local_router import LocalRouter
+from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.keys.key_codec import KeyCodec
@@ -85,7 +87,7 @@ def _frames(names: Sequence[str], keys: int, state_id: int) -> list[bytes]:
 
 def _message(server: StateServer, frames: Sequence[bytes], rounds: int) -> dict[str, float]:
     """Microseconds a message without and with the counters: the least, and the median ratio."""
-    plain, counted = (_session(server, kind) for kind in (UncountedSession, StreamSession))
+    plain, counted = (_session(server, kind) for kind in (UncountedConnection, FrameConnection))
     for session in (plain, counted):
         _check(session.answer(frames[0]))
     ratios, least = [], {"without": float("inf"), "with": float("inf")}
@@ -101,7 +103,7 @@ def _message(server: StateServer, frames: Sequence[bytes], rounds: int) -> dict[
     return {**least, "ratio": spread.median, "lowest": spread.lowest, "highest": spread.highest}
 
 
-def _answer(session: StreamSession, frames: Sequence[bytes]) -> None:
+def _answer(session: FrameConnection, frames: Sequence[bytes]) -> None:
     for frame in frames:
         session.answer(frame)
 
@@ -114,12 +116,14 @@ def _check(answer: bytes | None) -> None:
         raise RuntimeError(f"the query was refused: {found}")
 
 
-def _session(server: StateServer, kind: type[StreamSession]) -> StreamSession:
+def _session(server: StateServer, kind: type[FrameConnection]) -> FrameConnection:
     info = ServiceInfo(server_id="metrics", role=query_pb2.OWNER, limits=server.settings.limits)
     settings = server.settings
     # Locates nothing here: the messages have the id of the state.
     locations = LocationTable(CoordinatorClient(settings.coordinator_address, settings.secret))
-    session = kind(LocalRouter(server.engine, locations), info, lambda *_: None, lambda _: None)
+    router = LocalRouter(server.engine, locations)
+    budgets = ClientBudgets(info.limits.held_bytes)
+    session = kind(router, info, OpenStreams(info), budgets, set())
     hello = query_pb2.ClientHello(min_version=1, max_version=1)
     session.greet(query_pb2.ClientFrame(hello=hello).SerializeToString())
     return session

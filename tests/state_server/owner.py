@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.internal.v1 import changes_pb2
 from queryable_state.server.config.limits import Limits
+from queryable_state.server.query.frames.answer_frames import frame_of
 from queryable_state.server.state_server.base.background_thread import BackgroundThread
 from queryable_state.server.state_server.base.lease import Lease
 from queryable_state.server.state_server.queries.state_reader import StateReader
@@ -149,9 +150,11 @@ class Owner:
         )
 
     def ask(self, *keys: str, **fields: Any) -> query_pb2.Answer:
-        """The answer that is there at once."""
-        answer = self.engine.answer(self.query(*keys, **fields))
+        """The answer that is there at once; a look-up that has it, too, answers the same."""
+        query = self.query(*keys, **fields)
+        found, answer = self.engine.look_up(query), self.engine.answer(query)
         assert answer is not None
+        assert found in (None, frame_of(answer))
         return answer
 
     async def ask_later(self, *keys: str, **fields: Any) -> query_pb2.Answer:

@@ -7,6 +7,11 @@ suspension has expired after it. Other systems use their monotonic clock.
 from __future__ import annotations
 
 import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -21,6 +26,5 @@ def lease_ms() -> int:
     return lease_ns() // 1_000_000
 
 
-def lease_s() -> float:
-    """Same as `lease_ns`, in seconds."""
-    return time.clock_gettime(_CLOCK)
+lease_s: Callable[[], float] = partial(time.clock_gettime, _CLOCK)
+"""Same as `lease_ns`, in seconds."""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queryable_state.server.query.request_limits import check_fields
+from queryable_state.server.query.admission import check_fields
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InvalidRequestError,

@@ -9,8 +9,8 @@ import grpc.aio
 import pytest
 from tests.query.streams import VALUES, wire_keys
 
-from queryable_state.server.query.reads.answer_positions import value_positions
 from queryable_state.server.query.reads.snapshot_read import snapshot_answers
+from queryable_state.server.query.reads.unary_reads import value_positions
 from queryable_state.server.query.router import Router
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.errors import InvalidRequestError, PlacementError, VersionGoneError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queryable_state.server.query.reads.page_token import PageToken, scan_hash_of
+from queryable_state.server.query.reads.scan_read import PageToken, scan_hash_of
 from queryable_state.server.query.scan_query import ScanQuery
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.state_server.owner import key_of
 
 from queryable_state.server.config.limits import Limits
+from queryable_state.server.state_server.queries.element_reads import ListSlices
 from queryable_state.server.state_server.queries.key_reads import RecordCount
-from queryable_state.server.state_server.queries.list_slices import ListSlices
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import Reason
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, list_element

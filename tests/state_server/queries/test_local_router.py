@@ -11,7 +11,7 @@ from tests.query.streams import RawStream, state_id_of, wire_keys
 from tests.state_server.owner import KEYS, MAX_PARALLELISM, STATE_ID, VALUES, key_of
 from tests.waiting import eventually
 
-from queryable_state.server.query.routers.local_router import LocalRouter
+from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.scan_query import ScanQuery
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import query_pb2, registration_pb2

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint_server.checkpoint_loader import PLACEMENT_VERSION
 from queryable_state.server.state_server.base.lease import Lease
-from queryable_state.server.state_server.queries.requested_version import RequestedVersion
 from queryable_state.server.state_server.queries.state_reader import StateReader
+from queryable_state.server.state_server.queries.versions import RequestedVersion
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
@@ -52,6 +52,10 @@ class CheckpointReader:
         self._reader = StateReader(
             table, lease, limits, background, server_id=server_id, now_ms=lambda: commit_time_ms
         )
+
+    def look_up(self, query: query_pb2.Query) -> bytes | None:
+        """The answer to a query of one key; None if `answer` has to answer it."""
+        return self._reader.look_up(query)
 
     def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
         """The whole answer, None if it takes `answer_later`. Errors are in the answer."""

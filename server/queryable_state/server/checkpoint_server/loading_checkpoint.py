@@ -94,6 +94,9 @@ class LoadingCheckpoint:
         """Refuses for now."""
         raise self._refusal()
 
+    def look_up(self, query: query_pb2.Query) -> None:
+        """Returns None: `answer` refuses."""
+
     def answer(self, query: query_pb2.Query) -> query_pb2.Answer:
         """Refuses for now, in the answer."""
         return query_pb2.Answer(id=query.id, last=True, error=self._refusal().to_proto())

@@ -17,7 +17,7 @@ from queryable_state.server.checkpoint_server.loading_checkpoint import LoadingC
 from queryable_state.server.checkpoint_server.public_ports import PublicPorts
 from queryable_state.server.checkpoint_server.state_folder import StateFolder
 from queryable_state.server.checkpoint_server.stoppable_load import unless_stopped
-from queryable_state.server.query.routers.local_router import LocalRouter
+from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.security.server_tls import ServerTls
 from queryable_state.server.serving.public_server import PublicServer
 from queryable_state.server.state_server.base.background_thread import BackgroundThread

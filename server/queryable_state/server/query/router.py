@@ -33,6 +33,14 @@ class Engine(Protocol):
     raised: `error` for all keys, `failed` for some.
     """
 
+    def look_up(self, query: query_pb2.Query) -> bytes | None:
+        """Answers a query of one key at once, as a serialized `ServerFrame`.
+
+        Returns None unless it is the newest committed value of a key of this process, or its
+        absence: the caller calls `answer`, which also counts what `look_up` refuses. Never raises.
+        """
+        ...
+
     def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
         """Answers a query at once, or returns None if that takes longer.
 
@@ -272,3 +280,33 @@ class Router(ABC):
     @abstractmethod
     async def aclose(self) -> None:
         """Closes sessions and connections; idempotent."""
+
+
+class LocatedRouter(Router):
+    """Answers what is known of jobs and states from `_locations`; the caller closes it."""
+
+    _locations: Locations
+
+    async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
+        return await self._locations.locate(request)
+
+    async def registered(self, state_id: int) -> registration_pb2.StateRegistration:
+        return await self._locations.registered(state_id)
+
+    async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
+        return await self._locations.list_jobs(request)
+
+    async def list_states(
+        self, request: query_pb2.ListStatesRequest
+    ) -> query_pb2.ListStatesResponse:
+        return await self._locations.list_states(request)
+
+    async def describe_job(
+        self, request: status_pb2.DescribeJobRequest
+    ) -> status_pb2.JobDescription:
+        return await self._locations.describe_job(request)
+
+    async def list_servers(
+        self, request: status_pb2.ListServersRequest
+    ) -> status_pb2.ListServersResponse:
+        return await self._locations.list_servers(request)

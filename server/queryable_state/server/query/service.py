@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, asynccontextmanager
+from collections import Counter
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,28 +15,26 @@ import grpc
 import grpc.aio
 from google.protobuf.message_factory import GetMessageClass
 
-from queryable_state.server.query.checks import check_query, limit_deadline
-from queryable_state.server.query.hot_keys import list_hot_keys
-from queryable_state.server.query.open_watches import OpenWatches
-from queryable_state.server.query.reads.batch_read import BatchRead
-from queryable_state.server.query.reads.point_read import PointRead
-from queryable_state.server.query.reads.scan_read import ScanRead
-from queryable_state.server.query.reads.snapshot_read import snapshot_answers
-from queryable_state.server.query.reads.watch_read import WatchRead
-from queryable_state.server.query.request_limits import (
+from queryable_state.server.query.admission import (
+    admission,
     check_name,
     check_size,
     located_by,
     most_fields,
     parser,
 )
+from queryable_state.server.query.hot_keys import list_hot_keys
+from queryable_state.server.query.reads.scan_read import ScanRead
+from queryable_state.server.query.reads.snapshot_read import snapshot_answers
+from queryable_state.server.query.reads.unary_reads import BatchRead, PointRead
+from queryable_state.server.query.reads.watch_read import WatchRead
 from queryable_state.server.serving.error_boundary import ErrorBoundary
 from queryable_state.v1 import query_pb2, watch_pb2
-from queryable_state.wire.errors import RetryLaterError
+from queryable_state.wire.errors import Reason, RetryLaterError
 from queryable_state.wire.located_state import location_answer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from queryable_state.server.public_grpc import PublicGrpcServer
     from queryable_state.server.query.frames.open_streams import OpenStreams
@@ -43,6 +42,48 @@ if TYPE_CHECKING:
     from queryable_state.server.serving.error_boundary import Context
     from queryable_state.v1 import hot_keys_pb2, status_pb2
     from queryable_state.wire.located_state import LocatedState
+
+# A connection has room for 1,024 calls. The others are for its look-ups and scans.
+_MOST_OF_A_CLIENT = 512
+_MOST_OF_A_PROXY = 960
+
+_RETRY_MS = 1_000
+
+
+class OpenWatches:
+    """Counts the open watches of one port."""
+
+    def __init__(self, info: ServiceInfo) -> None:
+        self._info = info
+        self._by_peer: Counter[str] = Counter()
+
+    @contextmanager
+    def watch(self, peer: str, *, by_proxy: bool) -> Iterator[None]:
+        """Counts a watch while the block lasts; raises `RetryLaterError` at a limit."""
+        most = _MOST_OF_A_PROXY if by_proxy else _MOST_OF_A_CLIENT
+        if self._by_peer[peer] >= most:
+            raise self._refusal(
+                f"this connection has {most} open watches, which is the limit: watch several keys "
+                "or a prefix in one watch, or open another client"
+            )
+        if self._by_peer.total() >= self._info.limits.watches:
+            raise self._refusal(
+                f"server {self._info.server_id} has {self._info.limits.watches:,} open watches, "
+                "which is its limit (spark.queryable_state.watches): share watches, or use another "
+                "server"
+            )
+        self._by_peer[peer] += 1
+        try:
+            yield
+        finally:
+            self._by_peer[peer] -= 1
+            if not self._by_peer[peer]:
+                del self._by_peer[peer]
+
+    @staticmethod
+    def _refusal(text: str) -> RetryLaterError:
+        return RetryLaterError(text, reason=Reason.OVERLOADED, retry_after_ms=_RETRY_MS)
+
 
 _SERVICE = "queryable_state.v1.QueryableState"
 
@@ -63,6 +104,7 @@ class QueryableStateService:
         self._router = router
         self._info = info
         self._streams = streams
+        self._check = admission(info.limits)
         self._watches = OpenWatches(info)
         self._answering = f"the answer of server {info.server_id}"
         self.description = query_pb2.ServerDescription(
@@ -112,8 +154,8 @@ class QueryableStateService:
             limits = self._info.limits
             if request.HasField("query"):
                 self._check_server_id(request.server_id)
-                check_query(request.query, limits, request.query.ByteSize())
-                limit_deadline(request.query)
+                query = request.query
+                self._check(query, query.keys, query.ByteSize())
                 answers = await self._answers(request.query)
                 return query_pb2.BatchGetKvStateResponse(answers=answers)
             read = await BatchRead.of(request, await self._locate(request), limits)
@@ -249,7 +291,7 @@ class QueryableStateService:
     def _admit(self, query: query_pb2.Query, context: Context) -> None:
         """Checks a query and sets its deadline to the time that the client has left."""
         query_bytes = query.ByteSize()
-        check_query(query, self._info.limits, query_bytes)
+        self._check(query, query.keys, query_bytes)
         # Encoded keys may be longer than the JSON of the request.
         check_size(query_bytes, self._info.limits)
         query.deadline_ms = _time_ms(context, self._info.default_deadline_ms)

@@ -14,6 +14,11 @@ SHARE_BYTES = 64 * 1024
 """Bytes that each connection may hold even if the budget is full, so that small requests pass."""
 
 
+# Unread answers of one client. Above this limit the server stops reading from the client, so that
+# a client that does not read fills its own buffers and not this process.
+_MOST_UNSENT_BYTES = 8 * 1024 * 1024
+
+
 class ByteBudget:
     """Counts the bytes of all connections together. Thread-safe.
 
@@ -78,3 +83,45 @@ class ClientBudgets:
         """Answers that clients have not read."""
         self.large_requests = LargeRequestQueue()
         """For the event loop only."""
+
+
+class ConnectionMemory:
+    """Bytes of incomplete and unanswered requests, and of unread answers, of one connection.
+
+    Counted against the budgets of its process.
+    """
+
+    def __init__(self, budgets: ClientBudgets) -> None:
+        self._budgets = budgets
+        self._held_bytes = 0
+        self._unsent_bytes = 0
+
+    def count(self, held_bytes: int, unsent_bytes: int) -> None:
+        """Sets the bytes currently held, of requests and of answers."""
+        requests, answers = self._budgets.requests, self._budgets.answers
+        before, self._held_bytes = self._held_bytes, held_bytes
+        unsent_before, self._unsent_bytes = self._unsent_bytes, unsent_bytes
+        if held_bytes > before:
+            requests.take(held_bytes - before)
+        elif held_bytes < before:
+            requests.give(before - held_bytes)
+        if unsent_bytes > unsent_before:
+            answers.take(unsent_bytes - unsent_before)
+        elif unsent_bytes < unsent_before:
+            answers.give(unsent_before - unsent_bytes)
+
+    def has_room(self, held_bytes: int, wake: Callable[[], object]) -> bool:
+        """True if more requests may be read; otherwise `wake` is called once there is room."""
+        if self._budgets.requests.may_hold(held_bytes):
+            return True
+        self._budgets.requests.wait(wake)
+        return False
+
+    def may_wait(self, unsent_bytes: int) -> bool:
+        """True if so many bytes of answers may wait for the client to read them."""
+        return unsent_bytes <= _MOST_UNSENT_BYTES and self._budgets.answers.may_hold(unsent_bytes)
+
+    def release(self, wake: Callable[[], object]) -> None:
+        """Frees everything and cancels `wake`."""
+        self._budgets.requests.forget(wake)
+        self.count(0, 0)

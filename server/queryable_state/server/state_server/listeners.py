@@ -10,10 +10,10 @@ from queryable_state.server.metrics.collectors.process_metrics import ProcessMet
 from queryable_state.server.metrics.collectors.proxy_metrics import ProxyMetrics
 from queryable_state.server.metrics.metrics_port import open_metrics_port
 from queryable_state.server.metrics.scrape_access import scrape_access
+from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
-from queryable_state.server.query.routers.local_router import LocalRouter
 from queryable_state.server.security.access.gate_opener import open_gate
 from queryable_state.server.security.access.protected_mode import check_listener
 from queryable_state.server.security.server_tls import ServerTls, port_adder

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.native_state.store.native_view import in_several_partitions
 from queryable_state.server.query.query_trace import QueryTrace
-from queryable_state.server.query.reads.answer_positions import value_positions
+from queryable_state.server.query.reads.unary_reads import value_positions
 from queryable_state.server.query.scan_query import KeyGroupRun
 from queryable_state.v1 import errors_pb2, query_pb2, watch_pb2
 from queryable_state.wire.errors import Reason

@@ -11,7 +11,7 @@ from queryable_state.server.native_state.server.any_partition import (
     changes_of_keys,
     watch_of_every_key,
 )
-from queryable_state.server.state_server.queries.requested_version import RequestedVersion
+from queryable_state.server.state_server.queries.versions import RequestedVersion
 from queryable_state.v1 import hot_keys_pb2, query_pb2, watch_pb2
 from queryable_state.wire.errors import PlacementError, QueryableStateError, RetryLaterError
 
@@ -43,18 +43,24 @@ class NativeReader:
         self._reader = reader
         self._default_deadline_ms = default_deadline_ms
 
+    def look_up(self, query: query_pb2.Query) -> bytes | None:
+        """The answer to a query of one key; None if `answer` has to answer it."""
+        return self._reader.look_up(query) if self._may_answer(query) else None
+
     def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
         """The whole answer, None if it takes `answer_later`. Errors are in the answer."""
+        return self._reader.answer(query) if self._may_answer(query) else None
+
+    def _may_answer(self, query: query_pb2.Query) -> bool:
+        """True if the newest version that is loaded answers the query, whatever its keys are."""
         served = self._served
         if served.refusal is not None or served.taken_back is not None:
-            return None
+            return False
         if not served.is_whole or query.consistency or query.state_id in served.unserved:
-            return None
+            return False
         if query.partitions or (query.state_id in served.unplaced and not served.is_alone):
-            return None
-        if query.min_version or query.max_staleness_ms or query.HasField("at_version"):
-            return None
-        return self._reader.answer(query)
+            return False
+        return not (query.min_version or query.max_staleness_ms or query.HasField("at_version"))
 
     async def answer_later(self, query: query_pb2.Query) -> query_pb2.Answer:
         """The whole answer to any query. Never raises."""

@@ -24,9 +24,9 @@ from queryable_state.server.native_state.server.owners import Owners
 from queryable_state.server.native_state.server.served_query import ServedQuery
 from queryable_state.server.native_state.server.shared_router import SharedRouter
 from queryable_state.server.native_state.server.states_reader import StatesReader
+from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
-from queryable_state.server.query.routers.local_router import LocalRouter
 from queryable_state.server.security.server_tls import ServerTls
 from queryable_state.server.serving.advertised import Advertised
 from queryable_state.server.serving.ports import PortSpec

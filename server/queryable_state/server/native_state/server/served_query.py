@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.base.thread_pool import ThreadPool
-    from queryable_state.server.state_server.queries.requested_version import RequestedVersion
+    from queryable_state.server.state_server.queries.versions import RequestedVersion
     from queryable_state.server.state_server.stores.job_stores import JobStores
     from queryable_state.server.state_server.stores.store_table import StoreTable
     from queryable_state.server.storage.overlay import Overlay

@@ -10,16 +10,15 @@ from queryable_state.server.native_state.server.any_partition import (
     watch_of_every_key,
 )
 from queryable_state.server.query.frames.answer_frames import frame_of
-from queryable_state.server.query.router import QuerySession
-from queryable_state.server.query.routers.located_router import LocatedRouter
+from queryable_state.server.query.router import LocatedRouter, QuerySession
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 
     from queryable_state.server.native_state.server.any_partition import EveryServer
+    from queryable_state.server.query.local_router import LocalRouter
     from queryable_state.server.query.proxy.proxy_router import ProxyRouter
     from queryable_state.server.query.router import Deliver, Router
-    from queryable_state.server.query.routers.local_router import LocalRouter
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.v1 import hot_keys_pb2, query_pb2, watch_pb2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import grpc.aio
 
-from queryable_state.server.query.reads.page_token import PageToken, scan_hash_of
+from queryable_state.server.query.reads.scan_read import PageToken, scan_hash_of
 from queryable_state.v1 import hot_keys_pb2, query_pb2, watch_pb2
 from queryable_state.wire.errors import PlacementError, UnknownJobError
 from queryable_state.wire.security.authorization import call_metadata

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from queryable_state.server.metrics.proxy_counts import ProxyCounts
-from queryable_state.server.query.hot_key_owners import hot_keys_of_owners
+from queryable_state.server.query.hot_keys import hot_keys_of_owners
 from queryable_state.server.query.proxy.owner_calls import OwnerCalls
 from queryable_state.server.query.proxy.owner_streams import Channels
 from queryable_state.server.query.proxy.proxy_session import ProxySession
@@ -14,7 +14,7 @@ from queryable_state.server.query.proxy.scan_merge import MergedScan
 from queryable_state.server.query.proxy.scan_owners import ScanOwners
 from queryable_state.server.query.proxy.size_estimate import measured_by_owners
 from queryable_state.server.query.proxy.watches.watch_merge import MergedWatch
-from queryable_state.server.query.routers.located_router import LocatedRouter
+from queryable_state.server.query.router import LocatedRouter
 from queryable_state.server.serving.large_request_queue import LARGE_BYTES, LargeRequestQueue
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from queryable_state.server.query.checks import check_consistency, check_longest
-from queryable_state.server.query.reads.page_token import PageToken, scan_hash_of
-from queryable_state.server.query.reads.requested_query import scope_of
-from queryable_state.server.query.request_limits import check_json
+from xxhash import xxh64_intdigest
+
+from queryable_state.server.query.admission import check_consistency, check_json, check_longest
+from queryable_state.server.query.reads.unary_reads import scope_of
 from queryable_state.server.query.scan_query import KeyGroupRun, ScanQuery
 from queryable_state.server.storage.key_order import prefix_end
 from queryable_state.v1 import query_pb2, registration_pb2
-from queryable_state.wire.errors import (
-    InvalidRequestError,
-    LimitExceededError,
-    VersionGoneError,
-)
+from queryable_state.wire.errors import InvalidRequestError, LimitExceededError, VersionGoneError
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 from queryable_state.wire.keys.time_window import check_window, is_windowed, stored_namespace
 from queryable_state.wire.operator_state import refuse_scan
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
     from queryable_state.server.config.limits import Limits
     from queryable_state.server.query.router import Router
     from queryable_state.wire.located_state import LocatedState
-
 
 _TOKEN_BYTES = 64
 
@@ -216,3 +212,59 @@ def _continued(
     return replace(
         query, after=token.key, at_version=token.version, min_version=0, max_staleness_ms=0
     )
+
+
+_FORMAT = 1
+_HEAD = struct.Struct(">BIqQ")
+_CHECKSUM = struct.Struct(">I")
+_LENGTH = struct.Struct(">I")
+_RANGE = struct.Struct(">HHiB")
+
+
+class PageToken(NamedTuple):
+    """The position after one key of a scan."""
+
+    state_id: int
+    version: int
+    """The batch that the scan reads."""
+    scan_hash: int
+    """Identifies the range and options of the scan: see `scan_hash_of`."""
+    key: bytes
+    """The last wire key of the page; in a scan of every window with a namespace behind it."""
+
+    def seal(self) -> bytes:
+        """Returns the bytes of the token."""
+        body = _HEAD.pack(_FORMAT, self.state_id, self.version, self.scan_hash) + self.key
+        return body + _checksum(body)
+
+    @classmethod
+    def unseal(cls, token: bytes) -> Self:
+        """Parses a token; raises `InvalidRequestError` if the bytes are not one."""
+        body = token[: -_CHECKSUM.size]
+        # A wire key has at least a key group.
+        if len(body) < _HEAD.size + 2 or _checksum(body) != token[-_CHECKSUM.size :]:
+            raise InvalidRequestError(
+                f"page token {token[:40].hex()} ({len(token)} bytes) is not intact: pass the token "
+                "of the last page unchanged, or scan from the start"
+            )
+        form, state_id, version, scan_hash = _HEAD.unpack_from(body)
+        if form != _FORMAT:
+            raise InvalidRequestError(
+                f"the page token has format {form}, and this server reads format {_FORMAT}: "
+                "scan from the start"
+            )
+        return cls(state_id, version, scan_hash, body[_HEAD.size :])
+
+
+def scan_hash_of(query: ScanQuery) -> int:
+    """Returns a hash of what the scan selects; limits and values-or-keys do not count."""
+    end = b"\x00" if query.end is None else b"\x01" + query.end
+    texts = (query.start, end, query.namespace)
+    flags = _RANGE.pack(
+        query.first_key_group, query.last_key_group, query.consistency, query.allow_incomplete
+    )
+    return xxh64_intdigest(flags + b"".join(_LENGTH.pack(len(each)) + each for each in texts))
+
+
+def _checksum(body: bytes) -> bytes:
+    return _CHECKSUM.pack(xxh64_intdigest(body) & 0xFFFFFFFF)

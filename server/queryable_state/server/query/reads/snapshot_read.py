@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.reads.answer_positions import placed_at, value_positions
+from queryable_state.server.query.reads.unary_reads import placed_at, value_positions
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.consistent_snapshot import check_snapshot, read_snapshot, starts_over
 

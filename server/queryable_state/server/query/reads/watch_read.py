@@ -7,8 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.checks import check_longest, check_number_of_keys
-from queryable_state.server.query.request_limits import check_json
+from queryable_state.server.query.admission import check_json, check_longest, check_number_of_keys
 from queryable_state.server.query.scan_query import KeyGroupRun
 from queryable_state.server.query.watch_query import WatchQuery
 from queryable_state.wire.errors import InvalidRequestError

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.state_server.queries.key_checks import no_key_group
 from queryable_state.server.state_server.queries.key_reads import (
     MANY_RECORDS,
     gone_at,
+    no_key_group,
     prefix_namespace,
 )
-from queryable_state.server.state_server.queries.list_slices import ListSlices
 from queryable_state.server.state_server.stores.record_cache import ABSENT
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
@@ -20,21 +19,23 @@ from queryable_state.wire.errors import (
     Reason,
 )
 from queryable_state.wire.keys.store_keys import RESULT_ELEMENT
+from queryable_state.wire.schema.type_model import TypeInfo
 from queryable_state.wire.values.lifetime import remaining_ms
-from queryable_state.wire.values.list_elements import element_count
-from queryable_state.wire.values.value_codec import is_stale
+from queryable_state.wire.values.list_elements import cut, element_count, has_fixed_width
+from queryable_state.wire.values.value_codec import is_stale, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.server.config.limits import Limits
-    from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
     from queryable_state.server.state_server.queries.key_reads import (
+        AnswerFailures,
         PrefixReader,
         Readers,
         RecordCount,
     )
     from queryable_state.server.state_server.stores.store_table import StateRoute
+    from queryable_state.v1.registration_pb2 import StateRegistration
 
 _HAVE_ENTRIES = frozenset({registration_pb2.MAP, registration_pb2.BROADCAST})
 _READS = frozenset({query_pb2.ENTRY, query_pb2.EXISTS, query_pb2.SIZE, query_pb2.SLICE})
@@ -261,3 +262,53 @@ def check_ranges(route: StateRoute, query: query_pb2.Query, keys: int) -> None:
         raise InvalidRequestError(
             f"{ranges} ranges for {keys} keys: pass one for all keys, or one for each key"
         )
+
+
+_ALL = query_pb2.ListRange()
+
+
+class ListSlices:
+    """Answers of SLICE for the lists of one query.
+
+    Elements of variable width are decoded, to find where those of a slice begin and end in their
+    chunks; others are not.
+    """
+
+    def __init__(
+        self,
+        state: StateRegistration,
+        ranges: Sequence[query_pb2.ListRange],
+        counted: RecordCount,
+    ) -> None:
+        self._state = state
+        self._ranges = ranges or (_ALL,)
+        self._counted = counted
+
+    def answer(self, position: int, chunks: Sequence[bytes]) -> bytes:
+        """Returns the slice for the key at `position`, of all live chunks of its list."""
+        wanted = self._ranges[position if len(self._ranges) > 1 else 0]
+        lengths = list(map(element_count, chunks))
+        length = sum(lengths)
+        start = wanted.start if wanted.start >= 0 else max(0, length + wanted.start)
+        start = min(start, length)
+        end = min(length, start + wanted.limit) if wanted.limit else length
+        answer = query_pb2.ListSlice(start=start, limit=wanted.limit, length=length)
+        begin = 0
+        for chunk, count in zip(chunks, lengths, strict=True):
+            first, last = max(0, start - begin), min(count, end - begin)
+            begin += count
+            if first < last:
+                whole = (first, last) == (0, count)
+                answer.chunks.append(chunk if whole else self._cut(chunk, first, last))
+        return answer.SerializeToString()
+
+    def _cut(self, chunk: bytes, first: int, last: int) -> bytes:
+        version = read_header(chunk).schema_version
+        for known in self._state.value_types:
+            if known.version == version:
+                element = TypeInfo.from_proto(known.type)
+                if not has_fixed_width(element):
+                    # Elements that are decoded count as records: many of them take as long.
+                    self._counted.count(last)
+                return cut(chunk, first, last, element)
+        raise CorruptDataError(f"a list chunk has the unknown schema version {version}")

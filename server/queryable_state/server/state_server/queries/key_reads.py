@@ -7,10 +7,20 @@ from itertools import repeat
 from operator import concat
 from typing import TYPE_CHECKING, Protocol, cast
 
-from queryable_state.server.state_server.queries.key_checks import no_key_group
 from queryable_state.server.state_server.stores.record_cache import ABSENT
+from queryable_state.server.state_server.stores.store_table import NOT_HERE
 from queryable_state.v1 import query_pb2, registration_pb2
-from queryable_state.wire.errors import CorruptDataError
+from queryable_state.wire.errors import (
+    CorruptDataError,
+    InvalidRequestError,
+    LimitExceededError,
+    PlacementError,
+    QueryableStateError,
+    Reason,
+    RetryLaterError,
+    StateLostError,
+    UnknownStateError,
+)
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 from queryable_state.wire.values.value_codec import HAS_TIMESTAMP, is_stale
 
@@ -18,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.server.config.limits import Limits
-    from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
     from queryable_state.server.state_server.stores.record_cache import RecordCache
     from queryable_state.server.state_server.stores.store_table import StateRoute
     from queryable_state.server.storage.store import StateStore
@@ -188,10 +197,29 @@ def read_points(
                 records.keep(store_key, value)
             found[position] = value
         missing.sort()
-    fitting = cast("list[bytes]", list(filter(None, found)) if missing or failures else found)
+    fitting = cast(
+        "list[bytes]", list(filter(None, found)) if missing or failures.positions else found
+    )
     if sum(map(len, fitting)) > limits.answer_bytes:
         fitting = _fitting(found, limits.answer_bytes, failures)
     return fitting, missing
+
+
+def read_record(route: StateRoute, state_id: int, key: bytes, store_key: bytes) -> bytes | None:
+    """Reads and caches a committed record of a plain state; `ABSENT` if there is none.
+
+    Returns None for a key of another server, and for a record that is not cached. Raises
+    `IndexError` for a key without a key group of the state.
+    """
+    slot = route.slots[(key[0] << 8) | key[1]]
+    if slot == NOT_HERE:
+        return None
+    value = route.subtasks[slot].store.reader(state_id, uncommitted=False)(store_key) or ABSENT
+    if value and value[0] & HAS_TIMESTAMP:
+        return None
+    route.reads.cache_misses += 1
+    route.records.keep(store_key, value)
+    return value
 
 
 def _fitting(found: Sequence[bytes | None], left: int, failures: AnswerFailures) -> list[bytes]:
@@ -277,3 +305,132 @@ def prefix_namespace(route: StateRoute, query: query_pb2.Query) -> bytes:
 def gone_at(route: StateRoute, now_ms: int) -> int | None:
     """Returns the time up to which a last update makes a value gone; None: values never are."""
     return None if route.lifetime is None else route.lifetime.gone_ms(now_ms)
+
+
+_KEY_GROUP_BYTES = 2
+
+
+def check_whole_keys(route: StateRoute, keys: Sequence[bytes]) -> None:
+    """Raises `InvalidRequestError` unless each key is a key group and one whole encoded key.
+
+    Reads of all records of a key are reads by prefix: a part of a key would read other keys.
+    No encoded key is a prefix of another, so a whole key reads its own records only. The key
+    group needs no check: under a wrong one the key has no records.
+    """
+    key_end = route.key_end
+    for key in keys:
+        if key_end(key, _KEY_GROUP_BYTES) != len(key):
+            raise InvalidRequestError(
+                f"key {key[:16].hex()}... ({len(key)} bytes) of the query is not exactly one key "
+                f"of state {route.name!r}: send key group (2 bytes) and the whole encoded key, "
+                "and nothing behind it; scans read ranges of keys"
+            )
+
+
+def no_key_group(route: StateRoute, position: int, key: bytes) -> InvalidRequestError:
+    """Returns the refusal of a key that does not begin with a key group of the state."""
+    return InvalidRequestError(
+        f"key {position} of the query ({key[:16].hex()}...) does not begin with a key group below "
+        f"{route.registration.max_parallelism}: send key group (2 bytes) and encoded key"
+    )
+
+
+_TOO_LARGE = -2
+_TOO_MANY = -3
+_CORRUPT = -4
+_NO_SUBTASK = -5
+
+
+class AnswerFailures:
+    """Collects the positions of failed keys by reason."""
+
+    def __init__(self, route: StateRoute, server_id: str, placement_version: int) -> None:
+        self._route = route
+        self._server_id = server_id
+        self._placement_version = placement_version
+        self.positions: dict[int, list[int]] = {}
+        """Failed keys by the slot of their store, or by reason; empty if no key has failed."""
+        self._most_records = 0
+        self._problem: CorruptDataError | None = None
+
+    def add(self, position: int, slot: int) -> None:
+        """Adds a key whose store, at `slot`, is incomplete or not on this server."""
+        self.positions.setdefault(slot, []).append(position)
+
+    def add_too_large(self, position: int) -> None:
+        """Adds a key whose value does not fit in this answer, but may fit in the next."""
+        self.add(position, _TOO_LARGE)
+
+    def add_too_many_records(self, position: int, most: int) -> None:
+        """Adds a key with more records than a query may read."""
+        self._most_records = most
+        self.add(position, _TOO_MANY)
+
+    def add_corrupt(self, position: int, problem: CorruptDataError) -> None:
+        """Adds a key whose value cannot be decoded."""
+        self._problem = problem
+        self.add(position, _CORRUPT)
+
+    def add_no_subtask(self, position: int) -> None:
+        """Adds a subtask of another parallelism."""
+        self.add(position, _NO_SUBTASK)
+
+    def to_proto(self) -> list[query_pb2.KeyFailure]:
+        """Returns the groups as an answer carries them, and counts the failed query."""
+        errors = {slot: self._error(slot) for slot in self.positions}
+        for reason in {error.reason_name for error in errors.values()}:
+            self._route.reads.failed[reason] += 1
+        return [
+            query_pb2.KeyFailure(indexes=positions, error=errors[slot].to_proto())
+            for slot, positions in self.positions.items()
+        ]
+
+    def _error(self, slot: int) -> QueryableStateError:
+        name = self._route.name
+        if slot == NOT_HERE:
+            return not_here(self._route, self._server_id, self._placement_version)
+        if slot == _NO_SUBTASK:
+            # No retry by a proxy can help: the client must locate the state again.
+            return UnknownStateError(
+                f"the operator of state {name!r} has no subtask with these key groups, because it "
+                "runs at another parallelism: locate the state again"
+            )
+        if slot == _TOO_LARGE:
+            return RetryLaterError(
+                f"the requested values of state {name!r} do not fit in one answer: "
+                "request these keys again, fewer at once",
+                reason=Reason.OVERLOADED,
+                retry_after_ms=1,
+            )
+        if slot == _TOO_MANY:
+            return LimitExceededError(
+                f"state {name!r} has more than {self._most_records} records under this key and "
+                "namespace: read single entries, or single windows, instead"
+            )
+        if slot == _CORRUPT:
+            return CorruptDataError(
+                f"state {name!r} has a value under this key that server {self._server_id} cannot "
+                f"read: {self._problem}"
+            )
+        return state_lost(self._route, slot)
+
+
+def not_here(route: StateRoute, server_id: str, placement_version: int) -> PlacementError:
+    """Returns the refusal of key groups that other servers own."""
+    return PlacementError(
+        f"server {server_id} does not own these key groups of state {route.name!r}: ask their "
+        "owners, which LocateState names, or a proxy",
+        placement_version=placement_version,
+    )
+
+
+def state_lost(route: StateRoute, slot: int) -> StateLostError:
+    """Returns the refusal of key groups whose store has lost older state."""
+    since = route.subtasks[slot].complete_since_batch
+    return StateLostError(
+        f"state {route.name!r} written before batch {since} is lost "
+        "for these key groups, because its server failed and the job keeps no checkpoints; allow "
+        "incomplete answers to read later state, or restart job "
+        f"{route.registration.job_id.hex()} from a checkpoint",
+        complete_since_batch=since,
+    )

@@ -8,7 +8,7 @@ from queryable_state.server.state_server.queries.element_reads import (
     check_ranges,
     requested_elements,
 )
-from queryable_state.server.state_server.queries.key_checks import no_key_group
+from queryable_state.server.state_server.queries.key_reads import no_key_group
 from queryable_state.server.state_server.stores.store_table import NOT_HERE
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.server.config.limits import Limits
-    from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
     from queryable_state.server.state_server.queries.key_reads import (
+        AnswerFailures,
         ElementsReader,
         RecordCount,
     )

@@ -8,37 +8,38 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
+from queryable_state.server.query.frames.answer_frames import value_frame
 from queryable_state.server.state_server.hot_keys.owned_hot_keys import hot_keys_of
-from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
 from queryable_state.server.state_server.queries.element_reads import read_elements
-from queryable_state.server.state_server.queries.key_checks import check_whole_keys
 from queryable_state.server.state_server.queries.key_reads import (
+    AnswerFailures,
     LongReadError,
     RecordCount,
     StoreReaders,
+    check_whole_keys,
     read_points,
     read_prefixes,
+    read_record,
 )
 from queryable_state.server.state_server.queries.operator_reads import read_operator_state
-from queryable_state.server.state_server.queries.requested_version import (
-    RequestedVersion,
-    RequestedVersions,
-    copy_of,
-    with_ttl,
-)
 from queryable_state.server.state_server.queries.size_estimate import measured
 from queryable_state.server.state_server.queries.state_scan import OpenScans, StateScan
-from queryable_state.server.state_server.queries.version_reads import (
+from queryable_state.server.state_server.queries.versions import (
+    RequestedVersion,
+    RequestedVersions,
     ViewReaders,
+    copy_of,
     held_still,
     newest_version,
     views_at,
+    with_ttl,
 )
 from queryable_state.server.state_server.queries.window_reads import read_windows
 from queryable_state.server.state_server.read_trace import ReadTrace
 from queryable_state.server.state_server.watches.state_watch import watched
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InternalError, QueryableStateError, VersionGoneError
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 from queryable_state.wire.keys.time_window import check_window, stored_namespace
 from queryable_state.wire.operator_state import OPERATOR_KINDS
 
@@ -98,6 +99,43 @@ class StateReader:
     def registration(self, state_id: int) -> registration_pb2.StateRegistration | None:
         """The registration of a state; None if this server owns no part of it."""
         return self._table.registration(state_id)
+
+    def look_up(self, query: query_pb2.Query) -> bytes | None:
+        """The serialized `ServerFrame` of the value of one key; None if `answer` has to answer.
+
+        A straight line for the most frequent query: the newest committed record of a state whose
+        records are answered as they are stored. Never raises: `answer` refuses what it leaves.
+        """
+        route, keys = self._table.route(query.state_id), query.keys
+        if (
+            route is None
+            or not route.is_plain
+            or len(keys) != 1
+            or query.read
+            or query.consistency
+            or query.namespace
+            or query.min_version
+            or query.max_staleness_ms
+            or query.explain
+            or query.HasField("at_version")
+            or not self._lease.holds()
+        ):
+            return None
+        key = keys[0]
+        store_key = key + VOID_NAMESPACE
+        value = route.records.get(store_key)
+        if value is None:
+            try:
+                value = read_record(route, query.state_id, key, store_key)
+            except Exception:  # noqa: BLE001 - `answer` has the same failure, and refuses with it
+                return None
+        if value is None or len(value) > self.limits.answer_bytes:
+            return None
+        asked = route.asked
+        asked.left -= 1
+        if asked.left < 0:
+            asked.take(keys)
+        return value_frame(query.id, value, route.job.info_field)
 
     def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
         """The whole answer in one part; None if it takes longer. Never raises."""
@@ -295,6 +333,6 @@ class StateReader:
             last=True,
             values=values,
             missing=missing,
-            failed=failures.to_proto() if failures else (),
+            failed=failures.to_proto() if failures.positions else (),
             info=info,
         )

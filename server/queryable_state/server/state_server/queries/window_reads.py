@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.state_server.queries.key_checks import no_key_group
 from queryable_state.server.state_server.queries.key_reads import (
     MANY_RECORDS,
     gone_at,
+    no_key_group,
 )
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, Reason
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.server.config.limits import Limits
-    from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
-    from queryable_state.server.state_server.queries.key_reads import PrefixReader, RecordCount
+    from queryable_state.server.state_server.queries.key_reads import (
+        AnswerFailures,
+        PrefixReader,
+        RecordCount,
+    )
     from queryable_state.server.state_server.stores.store_table import StateRoute
 
 _ALL = query_pb2.WindowRange()

@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1.checkpoint_pb2 import JobStorage, Timeline
+from queryable_state.server.query.frames.answer_frames import info_field
 from queryable_state.server.state_server.stores.waiting_queries import WaitingQueries
 from queryable_state.server.state_server.watches.change_history import DEFAULT_BYTES
 from queryable_state.server.state_server.watches.job_watches import JobWatches
@@ -78,6 +79,17 @@ class JobStores:
         self._reports: deque[backend_pb2.SealedSubtask] = deque(maxlen=_REPORTS_KEPT)
 
     @property
+    def info(self) -> query_pb2.ReadInfo:
+        """The newest commit, as answers carry it. Set it after a change."""
+        return self._info
+
+    @info.setter
+    def info(self, info: query_pb2.ReadInfo) -> None:
+        self._info = info
+        self.info_field = info_field(info)
+        """`info`, serialized as a field of an answer."""
+
+    @property
     def committed_version(self) -> int:
         """Newest committed batch; -1 before the first."""
         return self.info.version
@@ -111,7 +123,9 @@ class JobStores:
     def use(self, timeline: Timeline) -> None:
         """Sets the timeline of the versions, which is the same for all stores of the job."""
         self.timeline = timeline
-        self.info.timeline = timeline.id
+        info = self.info
+        info.timeline = timeline.id
+        self.info = info
 
     def commit(self, version: int, commit_time_ms: int, watermark_ms: int) -> bool:
         """Commits every batch up to `version`; returns False if they were committed already."""

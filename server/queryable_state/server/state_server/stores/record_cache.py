@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from queryable_state.wire.values.value_codec import HAS_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from queryable_state.server.storage.overlay import StateOverlay
 
@@ -33,20 +33,18 @@ class RecordCache:
     Records with a timestamp, which may expire, are not cached: no entry needs a check.
     """
 
-    __slots__ = ("_bytes", "_capacity_bytes", "_records")
+    __slots__ = ("_bytes", "_capacity_bytes", "_records", "get")
 
     def __init__(self, capacity_bytes: int = CAPACITY_BYTES) -> None:
         self._capacity_bytes = capacity_bytes
         self._records: OrderedDict[bytes, bytes] = OrderedDict()
         self._bytes = 0
-
-    def get(self, key: bytes) -> bytes | None:
+        self.get: Callable[[bytes], bytes | None] = self._records.get
         """Returns the record under a store key, or `ABSENT`; None if it is not cached."""
-        return self._records.get(key)
 
     def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Returns what `get` returns for each key, in the order of `keys`."""
-        return list(map(self._records.get, keys))
+        return list(map(self.get, keys))
 
     def keep(self, key: bytes, value: bytes) -> None:
         """Caches a committed record, or `ABSENT`, that was just read; evicts the oldest entries."""
@@ -80,6 +78,7 @@ class RecordCache:
     def clear(self) -> None:
         """Removes all entries."""
         self._records = OrderedDict()
+        self.get = self._records.get
         self._bytes = 0
 
     def _make_room(self) -> None:

@@ -19,7 +19,7 @@ from queryable_state.wire.schema.types import TypeInfo
 from queryable_state.wire.values.lifetime import Lifetime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
     from queryable_state.v1 import registration_pb2
@@ -59,6 +59,10 @@ class StateRoute:
     is_windowed: bool = False
     """True if the state has records in windows."""
 
+    is_plain: bool = False
+    """True if a stored record is the answer to a point read of it: the state is keyed, whole and
+    without windows, and its values do not expire."""
+
     asked: KeySampler = field(default_factory=KeySampler)
     """The keys that queries ask for."""
 
@@ -83,6 +87,13 @@ class StateRoute:
         self.ttl_per_value = self.registration.ttl.per_value
         self.is_windowed = is_windowed(self.registration)
         self.incomplete = any(subtask.complete_since_batch > 0 for subtask in self.subtasks)
+        self.is_plain = not (
+            self.incomplete
+            or self.is_windowed
+            or self.lifetime is not None
+            or self.ttl_per_value
+            or self.registration.kind in OPERATOR_KINDS
+        )
 
 
 class StoreTable:
@@ -103,6 +114,8 @@ class StoreTable:
         self._history_bytes = history_bytes
         self._jobs: dict[bytes, JobStores] = {}
         self._routes: dict[int, StateRoute] = {}
+        self.route: Callable[[int], StateRoute | None] = self._routes.get
+        """Returns this server's part of a state by its id; None if it has none."""
 
     def jobs(self) -> list[JobStores]:
         """The jobs that have state on this server. For any thread."""
@@ -159,10 +172,6 @@ class StoreTable:
     def staged_bytes(self) -> int:
         """Bytes that are sealed but not committed."""
         return sum(subtask.store.staged_bytes for subtask in self.subtasks())
-
-    def route(self, state_id: int) -> StateRoute | None:
-        """Returns this server's part of a state; None if it has none."""
-        return self._routes.get(state_id)
 
     def routes(self) -> list[StateRoute]:
         """The states of which this server has a part. For any thread."""

@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.watch_query import HEARTBEAT_S
-from queryable_state.server.state_server.queries.answer_failures import not_here
+from queryable_state.server.state_server.queries.key_reads import not_here
 from queryable_state.server.state_server.stores.store_table import NOT_HERE
 from queryable_state.server.state_server.watches.watched_records import (
     RecordChanges,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
-    from queryable_state.server.state_server.queries.requested_version import RequestedVersions
+    from queryable_state.server.state_server.queries.versions import RequestedVersions
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
     from queryable_state.server.state_server.stores.store_table import StoreTable
     from queryable_state.server.state_server.watches.change_history import BatchChanges

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.server.query.checks import check_number_of_keys
+from queryable_state.server.query.admission import check_number_of_keys
 from queryable_state.server.web.api import schemas
 from queryable_state.server.web.api.parameters import (
     JOB,

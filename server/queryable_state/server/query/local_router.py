@@ -6,9 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.frames.answer_frames import frame_of
-from queryable_state.server.query.hot_key_owners import hot_keys_here
-from queryable_state.server.query.router import QuerySession
-from queryable_state.server.query.routers.located_router import LocatedRouter
+from queryable_state.server.query.hot_keys import hot_keys_here
+from queryable_state.server.query.router import LocatedRouter, QuerySession
 from queryable_state.server.query.size_sum import size_of
 
 if TYPE_CHECKING:
@@ -29,40 +28,36 @@ class LocalRouter(LocatedRouter):
     """
 
     def __init__(self, engine: Engine, locations: Locations) -> None:
-        self._engine = engine
+        self.engine = engine
+        """The engine that answers now."""
         self._locations = locations
 
     def use(self, engine: Engine, locations: Locations) -> None:
         """Answers from these from now on, also in open sessions."""
-        self._engine = engine
+        self.engine = engine
         self._locations = locations
-
-    @property
-    def engine(self) -> Engine:
-        """The engine that answers now."""
-        return self._engine
 
     def session(self, deliver: Deliver, authorization: str = "") -> QuerySession:
         return _LocalSession(self, deliver)
 
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
-        answer = self._engine.answer(query)
-        return [await self._engine.answer_later(query) if answer is None else answer]
+        answer = self.engine.answer(query)
+        return [await self.engine.answer_later(query) if answer is None else answer]
 
     def scan(
         self, query: ScanQuery, located: LocatedState
     ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
-        return self._engine.scan(query)
+        return self.engine.scan(query)
 
     def watch(
         self, query: WatchQuery, located: LocatedState
     ) -> AsyncGenerator[watch_pb2.WatchKvStateResponse, None]:
-        return self._engine.watch(query)
+        return self.engine.watch(query)
 
     async def measure(
         self, located: LocatedState, timeout_ms: int, *, placement_version: int = 0
     ) -> query_pb2.MeasureStateResponse:
-        parts = await self._engine.measure(located.state_id)
+        parts = await self.engine.measure(located.state_id)
         measured = sum(part.last_key_group - part.first_key_group + 1 for part in parts)
         return size_of(parts, complete=measured == located.registration.max_parallelism)
 
@@ -74,7 +69,7 @@ class LocalRouter(LocatedRouter):
         *,
         placement_version: int = 0,
     ) -> hot_keys_pb2.ListHotKeysResponse:
-        return hot_keys_here(self._engine, states, limit)
+        return hot_keys_here(self.engine, states, limit)
 
     async def aclose(self) -> None:
         """Does nothing: the router holds no resources."""
@@ -89,7 +84,11 @@ class _LocalSession(QuerySession):
         self._pending: set[asyncio.Task[None]] = set()
 
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
-        answer = self._router.engine.answer(query)
+        engine = self._router.engine
+        found = engine.look_up(query)
+        if found is not None:
+            return found
+        answer = engine.answer(query)
         if answer is not None:
             return frame_of(answer)
         task = asyncio.get_running_loop().create_task(self._answer_later(query))
