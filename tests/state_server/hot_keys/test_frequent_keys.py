@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queryable_state.server.state_server.hot_keys.frequent_keys import (
+from queryable_state.server.state_server.key_sampler import (
     LONGEST_KEY,
     FrequentKeys,
 )

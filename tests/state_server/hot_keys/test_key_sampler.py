@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import random
 
-from queryable_state.server.state_server.hot_keys.frequent_keys import FrequentKeys
-from queryable_state.server.state_server.hot_keys.key_sampler import SAMPLES_PER_S, KeySampler
-from queryable_state.server.state_server.hot_keys.recent_keys import SLOT_S, SLOTS, RecentKeys
+from queryable_state.server.state_server.key_sampler import (
+    SAMPLES_PER_S,
+    SLOT_S,
+    SLOTS,
+    FrequentKeys,
+    KeySampler,
+    RecentKeys,
+)
 
 
 class _Clock:

@@ -28,9 +28,9 @@ from queryable_state.server.state_server.backend_parts import BackendParts, Stor
 from queryable_state.server.state_server.base.lease import Lease
 from queryable_state.server.state_server.base.thread_pool import ServerThreads
 from queryable_state.server.state_server.heartbeats import Heartbeats
-from queryable_state.server.state_server.hot_keys.owned_hot_keys import busy_states
 from queryable_state.server.state_server.lease_calls import CoordinatorLeaseCalls
 from queryable_state.server.state_server.listeners import bind_ports
+from queryable_state.server.state_server.owned_hot_keys import busy_states
 from queryable_state.server.state_server.queries.state_reader import StateReader
 from queryable_state.server.state_server.stores.store_table import StoreTable
 from queryable_state.wire.errors import QueryableStateError

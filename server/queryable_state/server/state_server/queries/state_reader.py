@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.server.query.frames.answer_frames import value_frame
-from queryable_state.server.state_server.hot_keys.owned_hot_keys import hot_keys_of
+from queryable_state.server.state_server.owned_hot_keys import hot_keys_of
 from queryable_state.server.state_server.queries.element_reads import read_elements
 from queryable_state.server.state_server.queries.key_reads import (
     AnswerFailures,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1 import backend_pb2
-from queryable_state.server.state_server.hot_keys.recent_keys import RecentKeys
+from queryable_state.server.state_server.key_sampler import RecentKeys
 from queryable_state.server.state_server.stores.user_metrics import UserMetrics
 from queryable_state.server.state_server.watches.change_history import ChangeHistory
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason

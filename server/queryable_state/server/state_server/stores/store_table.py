@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.metrics.state_reads import StateReads
-from queryable_state.server.state_server.hot_keys.key_sampler import KeySampler
+from queryable_state.server.state_server.key_sampler import KeySampler
 from queryable_state.server.state_server.stores.job_stores import JobStores
 from queryable_state.server.state_server.stores.record_cache import RecordCache
 from queryable_state.server.state_server.watches.change_history import DEFAULT_BYTES

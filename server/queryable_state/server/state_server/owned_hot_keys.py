@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.state_server.hot_keys.frequent_keys import FrequentKeys
+from queryable_state.server.state_server.key_sampler import FrequentKeys
 from queryable_state.v1 import hot_keys_pb2
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.state_json import StateJson
