@@ -19,8 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from generated_page import write_or_check
 
-from queryable_state.streaming.compat.pyflink_alias import exists, named
-from queryable_state.streaming.compat.pyflink_missing import MISSING_MODULES, MISSING_NAMES
+from queryable_state.streaming.compat.pyflink_alias import (
+    MISSING_MODULES,
+    MISSING_NAMES,
+    exists,
+    named,
+)
 from queryable_state.streaming.compat.pyflink_names import MODULES
 from queryable_state.streaming.streams.refused_on_keyed import REFUSED
 

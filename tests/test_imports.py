@@ -6,7 +6,7 @@ import ast
 import functools
 import subprocess
 import sys
-from collections import Counter
+from collections import defaultdict
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -52,7 +52,20 @@ _LAYERS = {
 }
 
 _MAX_LINES = 600
-_MAX_FILES = 15
+_OWN_ROOM_LINES = 80
+
+# Small modules with one user that are nouns of their own: formats and operators of Spark, parts of
+# a store, commands, and harnesses that users import by their package.
+_NOUNS = (
+    "cli.common_options",
+    "server.cli.token",
+    "server.native_state.",
+    "server.storage.",
+    "server.web.driver_process",
+    "streaming.testing.",
+    "streaming.windows.global_windows",
+    "wire.schema.kinds",
+)
 
 _SPARK = {"pyspark", "py4j"}
 _HEAVY = ("pyspark", "py4j", "rocksdict", "pyarrow", "uvloop", "queryable_state.server")
@@ -136,20 +149,31 @@ def test_no_modules_import_each_other() -> None:
 
 
 @pytest.mark.parametrize("top", ["client", "server", "streaming", "proto", "tests", "benchmarks"])
-def test_folders_and_files_stay_small(top: str) -> None:
-    """A folder fits on a screen, and a file holds one noun. Generated code is exempt."""
-    files = [path for path in (_ROOT / top).rglob("*.py") if "_pb2" not in path.name]
-    long = [
+def test_files_stay_small(top: str) -> None:
+    """A file is one thought, which fits into the lines of one actor. Generated code is exempt."""
+    assert not [
         f"{path.relative_to(_ROOT)}: {lines} lines"
-        for path in files
-        if (lines := len(path.read_text().splitlines())) > _MAX_LINES
+        for path in (_ROOT / top).rglob("*.py")
+        if "_pb2" not in path.name and (lines := len(path.read_text().splitlines())) > _MAX_LINES
     ]
-    crowded = [
-        f"{folder.relative_to(_ROOT)}: {count} files"
-        for folder, count in Counter(path.parent for path in files).items()
-        if count > _MAX_FILES
-    ]
-    assert not long + crowded
+
+
+def test_a_module_that_only_one_sibling_imports_is_a_part_of_that_sibling() -> None:
+    """No thought is cut in pieces: a small module of its own has several users, or a noun."""
+    paths = {_module(path): path for path in _sources()}
+    users: dict[str, set[str]] = defaultdict(set)
+    for module, imported in _import_graph().items():
+        for each in imported:
+            users[each].add(module)
+    pieces = {
+        module.removeprefix("queryable_state.")
+        for module, path in paths.items()
+        if not path.name.startswith("__")
+        and len(path.read_text().splitlines()) < _OWN_ROOM_LINES
+        and {paths[user].parent for user in users[module]} == {path.parent}
+        and len(users[module]) == 1
+    }
+    assert sorted(each for each in pieces if not each.startswith(_NOUNS)) == []
 
 
 def test_no_package_of_ours_ends_the_namespace() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.metrics.scraping import scraped
 
 from queryable_state.internal.v1.user_metrics_pb2 import UserMetric
-from queryable_state.server.state_server.stores.user_metrics import MOST_METRICS, UserMetrics
+from queryable_state.server.state_server.stores.owned_subtask import MOST_METRICS, UserMetrics
 from queryable_state.streaming import (
     KeyedBatchProcessFunction,
     KeyedProcessFunction,

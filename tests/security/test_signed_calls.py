@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queryable_state.server.security.replay_windows import WINDOW, ReplayWindows
-from queryable_state.server.security.signature_check import TOLERANCE_MS, SignatureCheck
+from queryable_state.server.security.signature_check import (
+    TOLERANCE_MS,
+    WINDOW,
+    ReplayWindows,
+    SignatureCheck,
+)
 from queryable_state.wire.errors import AuthenticationError, InvalidRequestError, Reason
 from queryable_state.wire.packaging.protocol_versions import VersionRange
 from queryable_state.wire.security import signed_calls

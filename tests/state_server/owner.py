@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from queryable_state.server.state_server.stores.waiting_queries import WaitingQueries
+    from queryable_state.server.state_server.stores.job_stores import WaitingQueries
 
 QUERY_ID = bytes(range(16))
 STATE_ID = 7

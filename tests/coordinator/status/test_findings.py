@@ -6,11 +6,10 @@ import pytest
 from tests.coordinator.status.situations import NOW_MS, codes, failed, situation
 
 from queryable_state.server.coordinator.model.commits import Commit
-from queryable_state.server.coordinator.status.batch_history import BatchHistory
 from queryable_state.server.coordinator.status.findings.findings import findings_of
 from queryable_state.server.coordinator.status.findings.job_pace import Pace
 from queryable_state.server.coordinator.status.findings.situation import health_of
-from queryable_state.server.coordinator.status.job_facts import DamagedFile, FactTable
+from queryable_state.server.coordinator.status.job_facts import BatchHistory, DamagedFile, FactTable
 from queryable_state.server.coordinator.status.reports import BatchReport, RunFailure
 from queryable_state.v1 import registration_pb2, status_pb2
 

@@ -13,8 +13,7 @@ from queryable_state.server.job_names import job_id_of
 from queryable_state.server.query.proxy import followed_coordinator, location_table
 from queryable_state.server.query.proxy.coordinator_endpoints import CoordinatorEndpoints
 from queryable_state.server.query.proxy.followed_coordinator import FollowedCoordinator
-from queryable_state.server.query.proxy.location_table import LocationTable
-from queryable_state.server.query.proxy.shared_call import SharedCall
+from queryable_state.server.query.proxy.location_table import LocationTable, SharedCall
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import query_pb2, status_pb2
 from queryable_state.wire.errors import QueryableStateError, UnknownJobError, UnknownStateError

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from queryable_state.server.security.access.access_file import parse
 from queryable_state.server.security.access.grants import StateName
-from queryable_state.server.security.admission.admission import Admission
-from queryable_state.server.security.admission.token_bucket import TokenBucket
+from queryable_state.server.security.admission.admission import Admission, TokenBucket
 from queryable_state.wire.errors import Reason, RetryLaterError
 
 LAST = StateName("0" * 32, "sensors", "last")

@@ -9,7 +9,7 @@ import pytest
 from tests.state_server.owner import VALUES, key_of
 from tests.waiting import DEADLINE_S
 
-from queryable_state.server.state_server.stores.waiting_queries import WaitingQueries
+from queryable_state.server.state_server.stores.job_stores import WaitingQueries
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import Reason
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from queryable_state.streaming.functions import UserFunctionError
-from queryable_state.streaming.spark.plan.batch_guard import BatchGuard
+from queryable_state.streaming.spark.plan.batch_run import BatchGuard
 from queryable_state.streaming.spark.queries.failure import to_be_carried, typed_error
 from queryable_state.wire.errors import JobError, Reason
 

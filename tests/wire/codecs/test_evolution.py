@@ -14,9 +14,8 @@ from queryable_state.wire.errors import JobError
 from queryable_state.wire.rows import make_row
 from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.types import Kind, TypeInfo, Types, type_info
-from queryable_state.wire.values.evolution import adapter
+from queryable_state.wire.values.evolution import adapter, widens
 from queryable_state.wire.values.value_codec import ValueCodec
-from queryable_state.wire.values.widening import widens
 
 if TYPE_CHECKING:
     from collections.abc import Callable

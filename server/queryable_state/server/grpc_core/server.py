@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import grpc
 import grpc.aio
 
-from queryable_state.server.grpc_core.authentication import authenticate
 from queryable_state.server.grpc_core.completions import Completions
 from queryable_state.server.grpc_core.core import cygrpc
 from queryable_state.server.grpc_core.incomplete_requests import IncompleteRequests
@@ -20,6 +19,7 @@ from queryable_state.server.grpc_core.unsent_answers import TAKES_TOO_LITTLE, Un
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.server.security.access.caller import caller_of_call
 from queryable_state.server.serving.byte_budget import ClientBudgets
+from queryable_state.server.serving.error_boundary import to_refusal
 from queryable_state.server.serving.large_request_queue import LARGE_BYTES
 from queryable_state.wire.errors import QueryableStateError, shown
 from queryable_state.wire.status import status_of, trailing_metadata
@@ -30,6 +30,33 @@ if TYPE_CHECKING:
     from queryable_state.server.grpc_core.server_call import Metadata
     from queryable_state.server.security.access.gate import Gate
     from queryable_state.server.serving.large_request_queue import LargeRequestQueue
+
+
+_log = logging.getLogger(__name__)
+
+
+async def authenticate(gate: Gate, call: ServerCall) -> bool:
+    """Sets the caller of a call; False if it has none: the call is ended then."""
+    try:
+        call.caller = await gate.caller(call.method, call.invocation_metadata())
+    except asyncio.CancelledError:
+        call.end(grpc.StatusCode.CANCELLED, "the server has cancelled the call")
+        raise
+    except Exception as failure:  # noqa: BLE001 - the boundary: a defect becomes a status
+        _refuse(call, failure)
+        return False
+    finally:
+        # A cancelled task keeps its frames, and with them the call.
+        call.task = None
+    return True
+
+
+def _refuse(call: ServerCall, failure: Exception) -> None:
+    # In a function of its own: a frame of the failure's trace that keeps the failure is a cycle,
+    # and the garbage collector hardly ever runs.
+    refusal = to_refusal(failure, f"the authentication of {call.method}")
+    call.end(status_of(refusal), refusal.message, trailing_metadata(refusal))
+
 
 _refusals = RateLimitedLog(logging.getLogger(__name__))
 

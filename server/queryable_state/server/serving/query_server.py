@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
+import socket
+import stat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpc_health.v1 import health_pb2_grpc
@@ -17,7 +22,6 @@ from queryable_state.server.security.access.guarded_router import GuardedRouter
 from queryable_state.server.security.access.protected_mode import check_listener
 from queryable_state.server.security.server_tls import port_adder
 from queryable_state.server.serving.byte_budget import ClientBudgets
-from queryable_state.server.serving.client_connections import close_port
 from queryable_state.server.serving.health_service import SERVICE_NAME, HealthService
 from queryable_state.server.serving.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
 from queryable_state.wire.frames.stream_hello import frame_endpoint
@@ -30,6 +34,41 @@ if TYPE_CHECKING:
     from queryable_state.server.serving.advertised import Advertised
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
     from queryable_state.v1 import registration_pb2
+
+
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
+
+
+def close_port(port: int) -> None:
+    """Shuts the listener of a port down, then every connection to it.
+
+    The calls on them fail as UNAVAILABLE, which clients send again. gRPC's core would fail those
+    that arrive while it shuts down as CANCELLED, which they do not. Without `/proc` it does
+    nothing.
+    """
+    found: list[tuple[bool, socket.socket]] = []
+    with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+        for entry in list(Path("/proc/self/fd").iterdir()):
+            # It may be closed meanwhile.
+            with contextlib.suppress(OSError):
+                fd = int(entry.name)
+                if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+                    continue
+                # A copy, because the object closes what it is made of.
+                one = stack.enter_context(socket.socket(fileno=os.dup(fd)))
+                if _is_of(one, port):
+                    found.append((not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN), one))
+        # The listeners first: a client that loses its connection opens another at once.
+        for _, one in sorted(found, key=lambda each: each[0]):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
+def _is_of(one: socket.socket, port: int) -> bool:
+    return (
+        one.family in _INTERNET and one.type == socket.SOCK_STREAM and one.getsockname()[1] == port
+    )
+
 
 _SERVICE = "queryable_state.v1.QueryableState"
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from queryable_state.server.coordinator_client import (
     CoordinatorSlowError,
@@ -14,7 +15,6 @@ from queryable_state.server.coordinator_client import (
 from queryable_state.server.job_names import NamedJob, resolved_job
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.server.query.proxy.known_status import KnownStatus
-from queryable_state.server.query.proxy.shared_call import SharedCall
 from queryable_state.server.query.router import DriverAwayError
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.calls.single_flight import SingleFlight
@@ -27,9 +27,48 @@ from queryable_state.wire.errors import (
 from queryable_state.wire.located_state import LocatedState
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from queryable_state.v1 import status_pb2
+
+
+_T = TypeVar("_T")
+
+# Calls that may follow each other at once, and time from one to the next after so many.
+_BURST = 10
+_INTERVAL_S = 0.1
+
+
+class SharedCall(Generic[_T]):
+    """One question to the coordinator, asked 10 times a second at most.
+
+    Callers share calls, but each gets the answer, or the failure, of a call that began after it
+    asked: an answer is never older than its question. A burst has no delay. `aclose` cancels what
+    runs; callers do not modify answers.
+    """
+
+    def __init__(self, call: Callable[[], Awaitable[_T]]) -> None:
+        self._call = call
+        self._due_s = float("-inf")
+        self._begun = 0
+        self._calls: SingleFlight[int, _T] = SingleFlight()
+
+    async def answer(self) -> _T:
+        """The answer of the next call to begin."""
+        return await self._calls.run(self._begun, self._next)
+
+    async def aclose(self) -> None:
+        """Cancels the running calls; idempotent."""
+        await self._calls.aclose()
+
+    async def _next(self) -> _T:
+        now_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(max(0.0, self._due_s - (_BURST - 1) * _INTERVAL_S - now_s))
+        self._due_s = max(self._due_s, now_s) + _INTERVAL_S
+        # Who asks from now on needs a later call.
+        self._begun += 1
+        return await self._call()
+
 
 # Lifetime of a resolved name: a job's name may move to another job, and a name that was unique
 # may become ambiguous.
@@ -39,8 +78,6 @@ _NAME_TTL_S = 1.0
 _MOST_NAMES = 8192
 
 _failures = RateLimitedLog(logging.getLogger(__name__))
-
-_T = TypeVar("_T")
 
 
 @dataclass

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1 import backend_pb2, changes_pb2, coordinator_pb2
-from queryable_state.server.state_server.batches.running_batch import RunningBatch
 from queryable_state.server.state_server.batches.store_opener import Opening, StoreOpener
 from queryable_state.server.state_server.stores.due_timers import (
     due_query,
@@ -32,6 +31,20 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.stores.job_stores import JobStores
     from queryable_state.server.state_server.stores.store_factory import StoreFactory
     from queryable_state.server.state_server.stores.store_table import StoreTable
+
+
+class RunningBatch(NamedTuple):
+    """The coordinator's clocks of a batch, and access to the job's files."""
+
+    key: tuple[bytes, int]
+    """Run and batch id."""
+    clocks: coordinator_pb2.BeginBatchResponse
+    files: JobFiles | None
+
+    def watermark_ms(self, depth: int) -> int:
+        """The watermark of an operator at a depth: that of the batch `depth` batches ago."""
+        watermarks_ms = self.clocks.watermarks_ms
+        return watermarks_ms[min(depth, len(watermarks_ms) - 1)] if watermarks_ms else 0
 
 
 class AttemptStarter:

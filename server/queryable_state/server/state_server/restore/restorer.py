@@ -6,34 +6,35 @@ import asyncio
 import contextlib
 import logging
 import shutil
+import time
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.metrics.restore_counts import RestoreCounts
 from queryable_state.server.state_server.restore.changelog_replay import ChangelogReplay
-from queryable_state.server.state_server.restore.running_restores import RunningRestores
 from queryable_state.server.state_server.restore.source_load import SourceLoad
-from queryable_state.server.state_server.restore.store_copy import copy_into
 from queryable_state.server.state_server.restore.stored_files import (
     BrokenFilesError,
     StoredFiles,
     describe,
 )
 from queryable_state.server.storage.store import NOTHING_COMMITTED
+from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from queryable_state.internal.v1 import coordinator_pb2
     from queryable_state.internal.v1.checkpoint_pb2 import JobStorage, RestorePlan, RestoreSource
     from queryable_state.server.state_server.base.job_files import FileSystems, JobFiles
     from queryable_state.server.state_server.base.local_copies import LocalCopies
     from queryable_state.server.state_server.base.thread_pool import ThreadPool
     from queryable_state.server.state_server.restore.operator_lists import OperatorLists
-    from queryable_state.server.state_server.restore.running_restores import RestoreState
     from queryable_state.server.state_server.stores.owned_subtask import (
         OwnedSubtask,
         SealMark,
@@ -43,7 +44,98 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.watches.change_history import ChangeHistory
     from queryable_state.server.storage.snapshot import StoreSnapshot
     from queryable_state.server.storage.store import StateStore
-    from queryable_state.v1 import registration_pb2
+
+
+class RestoreState:
+    """Progress of one restore: bytes that are read of those that its plan needs."""
+
+    def __init__(self, subtask_id: SubtaskId, plan: RestorePlan, stored: StoredFiles) -> None:
+        self._id = subtask_id
+        self._plan = plan
+        self._stored = stored
+        self._started_at_ms = time.time_ns() // 1_000_000
+        self._before_bytes = 0
+        self.bytes = _plan_bytes(plan, plan.sources[0] if plan.sources else None)
+        """Bytes of all files."""
+        self.replayed_bytes: Callable[[], int] = int
+        """Bytes of changelogs that are read."""
+
+    def begins(self, source: RestoreSource | None) -> None:
+        """The restore begins to load a source; None: it starts empty."""
+        self._before_bytes = self._stored.downloaded_bytes + self._stored.reused_bytes
+        self.bytes = _plan_bytes(self._plan, source)
+
+    def progress(self) -> coordinator_pb2.RunningRestore:
+        """The progress now."""
+        read = self._stored.downloaded_bytes + self._stored.reused_bytes - self._before_bytes
+        return coordinator_pb2.RunningRestore(
+            subtask=self._id.to_proto(),
+            started_at_ms=self._started_at_ms,
+            bytes_done=min(self.bytes, read + self.replayed_bytes()),
+            bytes=self.bytes,
+        )
+
+
+class RunningRestores:
+    """The restores that go on. For the event loop."""
+
+    def __init__(self) -> None:
+        self._running: set[RestoreState] = set()
+
+    @contextmanager
+    def running(
+        self, subtask_id: SubtaskId, plan: RestorePlan, stored: StoredFiles
+    ) -> Iterator[RestoreState]:
+        """Counts a restore while the block lasts."""
+        state = RestoreState(subtask_id, plan, stored)
+        self._running.add(state)
+        try:
+            yield state
+        finally:
+            self._running.discard(state)
+
+    def progress(self) -> list[coordinator_pb2.RunningRestore]:
+        """The progress of each restore now."""
+        return [state.progress() for state in self._running]
+
+
+def _plan_bytes(plan: RestorePlan, source: RestoreSource | None) -> int:
+    """Bytes of the files of a source, and of the changelogs after it."""
+    after = -1 if source is None else source.version
+    changelogs = sum(file.size_bytes for file in plan.changelogs if file.batch_id > after)
+    ranges = () if source is None else source.ranges
+    return changelogs + sum(
+        stored.size_bytes for part in ranges for stored in part.files if stored.path
+    )
+
+
+_CHUNK_RECORDS = 1024
+
+
+def copy_into(
+    store: StateStore,
+    snapshot: StoreSnapshot,
+    states: Iterable[registration_pb2.StateRegistration],
+) -> StateStore:
+    """Fills a new store, which is at the version of the snapshot, and returns it.
+
+    `states` are the states of the operator. For any one thread; destroys a store it cannot fill.
+    """
+    try:
+        for state in states:
+            store.add_state(state.state_id, timers=state.kind == registration_pb2.TIMER)
+        with store.bulk_load() as load:
+            for state_id in snapshot.state_ids():
+                store.add_state(state_id)
+                records = snapshot.records(state_id)
+                while chunk := list(islice(records, _CHUNK_RECORDS)):
+                    load.put(state_id, chunk)
+        store.load_operator_states(snapshot.operator_states())
+    except BaseException:
+        store.destroy()
+        raise
+    return store
+
 
 _log = logging.getLogger(__name__)
 

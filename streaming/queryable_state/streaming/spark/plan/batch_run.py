@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import functions as F
 
-from queryable_state.streaming.spark.plan.batch_guard import BatchGuard, query_id_of
+from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.runtime.user_code import described
 from queryable_state.streaming.spark.plan.columns import column
 from queryable_state.streaming.spark.plan.frames import Frames
-from queryable_state.streaming.spark.plan.initial_reads import InitialReads
+from queryable_state.streaming.spark.queries.failure import PY4J_MODULE, to_be_carried, typed_error
+from queryable_state.wire.errors import JobError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -23,6 +28,121 @@ if TYPE_CHECKING:
     from queryable_state.streaming.graph.job_graph import JobGraph
     from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.spark.plan.stage_compiler import StageCompiler
+
+
+# Spark recognizes the failure of a function in a stopped query by this text, with a regular
+# expression that recurses for each character between "calling" and the name of the exception. The
+# text of a real py4j error, with its two stack traces, overflows the stack of the query's thread.
+_STOPPED: Final = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling the function of a batch: "
+    "java.lang.InterruptedException"
+)
+
+
+class _StoppedError(Exception):
+    """The query was stopped while its function ran."""
+
+
+class BatchGuard:
+    """Runs the function of each batch, and shortens its errors.
+
+    The text of an error from Spark has several hundred lines: it contains the traceback of the
+    worker, of the driver and of the JVM, some of them several times.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[DataFrame, int], None],
+        is_stopping: Callable[[bytes], bool],
+    ) -> None:
+        """`is_stopping` is called with a query's id."""
+        self._run = run
+        self._is_stopping = is_stopping
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Runs the function.
+
+        Raises the error of this package that made the function fail, in a worker or in the driver;
+        `UserFunctionError` for any other error.
+        """
+        try:
+            self._run(batch, batch_id)
+        except Exception as error:  # noqa: BLE001 - a shorter error is raised
+            query_id = query_id_of(batch)
+            if query_id is not None and self._is_stopping(query_id):
+                raise _StoppedError(_STOPPED) from None
+            raise to_be_carried(_of_ours(error, batch_id)) from None
+
+
+def _of_ours(error: Exception, batch_id: int) -> QueryableStateError:
+    if isinstance(error, QueryableStateError):
+        return error
+    found = typed_error(str(error))
+    if found is not None:
+        return found
+    text = described(error).replace(PY4J_MODULE, "")
+    failure = UserFunctionError(f"the sinks failed in batch {batch_id}: {text}")
+    failure.__cause__ = error
+    return failure
+
+
+def query_id_of(batch: DataFrame) -> bytes | None:
+    """Id of the query that runs a batch; None if Spark does not tell."""
+    found = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    return uuid.UUID(found).bytes if found else None
+
+
+_log = logging.getLogger("queryable_state.streaming")
+
+
+class InitialReads:
+    """Decides which operators of a graph read their initial state in a batch.
+
+    An operator reads it until a batch is committed in which it ran. The coordinator knows these
+    from the files of the batches before, so a replay of the batch decides alike.
+    """
+
+    def __init__(self, compiler: StageCompiler, graph: JobGraph) -> None:
+        self._compiler = compiler
+        self._graph = graph
+        self._names = {
+            node.uid: node.name
+            for node in graph.operators
+            if any(each.is_initial for each in node.inputs)
+        }
+        self._continued: set[str] = set()
+        """Operators known to have state of a committed batch, which they do not lose."""
+
+    def starting(self, batch_id: int, query_id_of: Callable[[], bytes | None]) -> AbstractSet[str]:
+        """The uids of the operators that read their initial state in a batch.
+
+        `query_id_of` asks Spark for the query id; it is called only if the answer is open.
+        """
+        starting = self._names.keys() - self._continued
+        if not starting or batch_id == 0:
+            return starting
+        query_id = query_id_of()
+        if query_id is None:
+            raise JobError(
+                f"batch {batch_id} of a job with initial_state has no query id "
+                "(sql.streaming.queryId), so its operators cannot be told from new ones",
+                reason=Reason.MISSING_BATCH_ID,
+            )
+        try:
+            continued = self._compiler.continued(self._graph, query_id, batch_id)
+        except QueryableStateError as error:
+            raise to_be_carried(error) from None
+        self._continued |= starting & continued
+        starting -= self._continued
+        for uid in sorted(starting):
+            _log.info(
+                "operator %r has no state from before batch %d, in which it reads its initial "
+                "state",
+                self._names[uid],
+                batch_id,
+            )
+        return starting
+
 
 _SOURCE = "source"
 
