@@ -123,7 +123,7 @@ class AccessControl:
     def rights(
         self, caller: Caller, registration: registration_pb2.StateRegistration
     ) -> StateRights:
-        """What a caller may do with a state; kept with the caller for a while."""
+        """The caller's rights on a state; cached with the caller until they may have changed."""
         now_s = self._clock()
         known = caller.rights.get(registration.state_id)
         if known is not None and now_s < known.until_s:

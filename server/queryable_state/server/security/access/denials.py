@@ -43,13 +43,13 @@ class Denials:
         return self._denied(caller, kind, where)
 
     def of_rights(self, caller: Caller, kind: Kind, rights: StateRights) -> PermissionDeniedError:
-        """As `denied`, of a state that the caller may see; else as `unnamed`."""
+        """The denial by rights; names the state only if the caller may see it."""
         if not rights.kinds:
             return self.unnamed(caller.name)
         return self.denied(caller.name, kind, rights.name.job_name, rights.name.state)
 
     def unnamed(self, caller: str) -> PermissionDeniedError:
-        """As `denied`, for a state that the caller names by its id, and may not see."""
+        """The denial for a state that the caller named by id; does not disclose its name."""
         return self._denied(caller, Kind.LIST, "the state with this id")
 
     def _denied(self, caller: str, kind: Kind, where: str) -> PermissionDeniedError:

@@ -32,7 +32,7 @@ class TokenBucket:
         self._level -= cost
 
     def is_full(self, now_s: float) -> bool:
-        """True if nothing was taken lately: a new bucket would be equal."""
+        """True if the bucket is full, so that it can be dropped and made anew."""
         self._fill(now_s)
         return self._level >= self._burst
 
