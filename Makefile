@@ -9,7 +9,7 @@ SETUPS := setup-demo setup-bench setup-test setup-dev setup-docs
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup $(SETUPS) spark-classes demo test test-slow test-cluster test-long test-wide chaos hostile check check-deploy docs format proto blocking-client settings-docs pyflink-docs bench plots flights-matrix lock clean
+.PHONY: help setup $(SETUPS) spark-classes demo test test-slow test-cluster test-long test-wide chaos hostile check check-deploy docs release format proto blocking-client settings-docs pyflink-docs bench plots flights-matrix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ check-deploy: setup ## Check Dockerfile, compose file, Helm chart and unit, as f
 
 docs: setup-docs ## Build the documentation site into build/site, strictly: no dead link or heading
 	$(PY) scripts/build_docs.py
+
+release: setup-dev ## Build wheel and sdist, try both in empty environments, write hashes (VERSION=x.y.z sets the version first)
+	$(RUN) python scripts/release.py $(if $(VERSION),--version $(VERSION)) $(ARGS)
 
 format: setup ## Format the code and fix what the linter can fix
 	$(PY) -m ruff check --fix --exit-zero

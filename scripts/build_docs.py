@@ -20,6 +20,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 import griffe
+import mermaidx
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "build" / "docs" / "pages"
@@ -268,6 +269,17 @@ def check_navigation() -> None:
         raise DocsError(f"mkdocs.yml: `nav` and the pages differ in {sorted(wrong)}")
 
 
+def check_pictures() -> None:
+    """Refuses a picture that Mermaid cannot draw: a browser would show its source."""
+    for page in sorted(PAGES.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for picture in re.findall(r"^```mermaid\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            try:
+                mermaidx.render(picture).svg()
+            except RuntimeError as error:
+                raise DocsError(f"{page.relative_to(PAGES)}: {error}") from error
+
+
 def entry_order(name: str) -> tuple[bool, str]:
     """Where an entry stands on its page: the class that one begins with, then by name."""
     last = name.rpartition(".")[2]
@@ -282,6 +294,7 @@ def main() -> int:
         stage_sources()
         stage_reference()
         check_navigation()
+        check_pictures()
         with as_file(files("mermaidx") / "assets" / "mermaid.js") as script:
             assets = PAGES / "assets"
             assets.mkdir()
