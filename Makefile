@@ -4,12 +4,12 @@
 PY := .venv/bin/python
 RUN := scripts/run.sh
 ARGS ?=
-# Sets of packages, each with the ones before it: scripts/setup.sh.
-SETUPS := setup-demo setup-bench setup-test setup-dev
+# Sets of packages, each with the ones before it, and those of the documentation: scripts/setup.sh.
+SETUPS := setup-demo setup-bench setup-test setup-dev setup-docs
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup $(SETUPS) spark-classes demo test test-slow test-cluster test-long test-wide chaos hostile check check-deploy format proto blocking-client settings-docs pyflink-docs bench plots flights-matrix lock clean
+.PHONY: help setup $(SETUPS) spark-classes demo test test-slow test-cluster test-long test-wide chaos hostile check check-deploy docs release format proto blocking-client settings-docs pyflink-docs bench plots flights-matrix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,12 @@ check-deploy: setup ## Check Dockerfile, compose file, Helm chart and unit, as f
 	@scripts/install_deploy_tools.sh
 	scripts/check_deploy.sh
 
+docs: setup-docs ## Build the documentation site into build/site, strictly: no dead link or heading
+	$(PY) scripts/build_docs.py
+
+release: setup-dev ## Build wheel and sdist, try both in empty environments, write hashes (VERSION=x.y.z sets the version first)
+	$(RUN) python scripts/release.py $(if $(VERSION),--version $(VERSION)) $(ARGS)
+
 format: setup ## Format the code and fix what the linter can fix
 	$(PY) -m ruff check --fix --exit-zero
 	$(PY) -m ruff format
@@ -113,7 +119,7 @@ flights-matrix: setup-demo ## Compare flights and their sessions with pandas: ba
 lock: | $(PY) ## Refresh requirements.lock within pyproject.toml's bounds (ARGS="--upgrade" moves pins)
 	$(PY) -m pip install --quiet --disable-pip-version-check -c requirements.lock --group lock
 	.venv/bin/uv pip compile --quiet --universal --no-emit-index-url --all-extras \
-	  --group test --group check --group deploy --group java --group build --group lock --group pack \
+	  --group test --group check --group deploy --group java --group build --group docs --group lock --group pack \
 	  --no-emit-package spark-queryable-state --custom-compile-command 'make lock' \
 	  pyproject.toml --output-file requirements.lock $(ARGS)
 

@@ -3,14 +3,17 @@
 # Spark is there. Needs only a Python 3.11 to 3.13 and PyPI; does nothing if all is there.
 #
 #   scripts/setup.sh demo|bench|test|dev
+#   scripts/setup.sh docs
 #
-# Each set of packages contains the ones before it. Sets that are installed stay installed.
+# Each set of packages contains the ones before it. Sets that are installed stay installed. The set
+# `docs` has only what builds the documentation: neither Spark nor this package.
 set -eu
 
 cd -- "$(dirname -- "$0")/.."
 
 supported='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
 stamp=.venv/.setup-stamp
+docs_stamp=.venv/.docs-stamp
 log=.venv/setup.log
 
 # The number of a set: a larger one contains the smaller ones.
@@ -20,8 +23,9 @@ level_of() {
         bench) echo 2 ;;
         test) echo 3 ;;
         dev) echo 4 ;;
+        docs) echo 0 ;;
         *)
-            echo "error: no set of packages $1; there are: demo, bench, test, dev" >&2
+            echo "error: no set of packages $1; there are: demo, bench, test, dev, docs" >&2
             exit 2
             ;;
     esac
@@ -86,6 +90,18 @@ if ! .venv/bin/python -c "$supported" >/dev/null 2>&1; then
         echo "error: $python cannot create .venv; on Debian and Ubuntu: apt install python3-venv" >&2
         exit 1
     }
+fi
+
+if [ "$set_name" = docs ]; then
+    wanted=$(.venv/bin/python --version; cksum pyproject.toml requirements.lock scripts/setup.sh)
+    if [ "$(cat $docs_stamp 2>/dev/null)" != "$wanted" ]; then
+        echo "setup: installing the group docs into .venv, as requirements.lock pins it"
+        : >"$log"
+        install pip
+        install --group docs
+        printf '%s\n' "$wanted" >$docs_stamp
+    fi
+    exit
 fi
 
 # First line: the level that is installed; then what it was installed from.

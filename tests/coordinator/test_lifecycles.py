@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from enum import Enum
     from typing import Any
 
-ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
+LIFECYCLES = Path(__file__).parents[2] / "docs" / "architecture" / "keys-and-owners.md"
 
 OWNERSHIP_CALLS: dict[OwnershipEvent, Callable[[Ownership], None]] = {
     OwnershipEvent.ASSIGN: lambda subtask: subtask.assign("b", 7),
@@ -109,8 +109,8 @@ def test_a_fenced_run_restores_nothing() -> None:
 
 
 def _documented(heading: str) -> dict[str, dict[str, str]]:
-    """The table below a heading of docs/architecture.md: state, event, following state."""
-    section = ARCHITECTURE.read_text().split(f"### {heading}\n")[1].split("\n#")[0]
+    """The table below a heading of the page: state, event, following state."""
+    section = LIFECYCLES.read_text().split(f"### {heading}\n")[1].split("\n#")[0]
     header, _, *rows = re.findall(r"^\|(.*)\|$", section, re.MULTILINE)
     events = [cell.strip() for cell in header.split("|")][1:-1]
     table = {}

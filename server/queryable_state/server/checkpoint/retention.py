@@ -21,7 +21,7 @@ _REMOVERS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """Counts of what retention removed."""
+    """Numbers of files and folders that one run of retention has removed."""
 
     checkpoints: tuple[int, ...] = ()
     """Ids of the complete checkpoints."""

@@ -1,4 +1,4 @@
-"""What `queryable-state checkpoints` says of the checkpoint of a Structured Streaming query."""
+"""Report of `queryable-state checkpoints` on the checkpoint of a Structured Streaming query."""
 
 from __future__ import annotations
 

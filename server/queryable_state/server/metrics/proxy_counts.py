@@ -26,5 +26,5 @@ class ProxyCounts:
     """Times that keys failed in the proxy, by reason."""
 
     def fail(self, error: errors_pb2.Error) -> None:
-        """Counts a failure of keys."""
+        """Counts keys whose look-up failed."""
         self.failed[_REASONS.get(error.reason, "UNKNOWN")] += 1

@@ -37,7 +37,7 @@ class ScrapeAccess:
             ) from None
 
     async def check(self, authorization: str) -> None:
-        """As the call, on the event loop."""
+        """Checks a token on the event loop; raises PermissionDeniedError without the grant."""
         access = self._access
         caller = access.cached(authorization) or await access.authenticate(authorization)
         if not caller.grants.lists_everything():
@@ -45,5 +45,5 @@ class ScrapeAccess:
 
 
 def scrape_access(gate: Gate | None) -> ScrapeAccess | None:
-    """The access of a process with this gate, on whose event loop it is called; None: open."""
+    """Token check for scrapes, bound to the running event loop; None if authentication is off."""
     return None if gate is None else ScrapeAccess(gate.access, asyncio.get_running_loop())

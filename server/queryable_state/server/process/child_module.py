@@ -53,7 +53,7 @@ def start_module(
 
 
 def tail_of(log: Path) -> str:
-    """The end of a child's log."""
+    """The last lines of a child process's log, for error messages."""
     try:
         return log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip()
     except OSError as problem:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GuardedWatch:
-    """A watch that the sweep of open sessions ends, also while nothing changes."""
+    """A watch that ends when its caller's rights end, even while no state changes."""
 
     def __init__(self, access: AccessControl, check: Callable[[], None]) -> None:
         """`check` raises the refusal once the caller may not watch any more."""

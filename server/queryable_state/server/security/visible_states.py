@@ -124,7 +124,7 @@ class VisibleStates:
             raise self._access.denials.unnamed(caller.name) from None
 
     def hidden(self, caller: Caller, job: str, state: str) -> QueryableStateError:
-        """The refusal of what the caller may not see."""
+        """The denial for a state that the caller may not see, whether or not it exists."""
         return self._access.denials.denied(caller.name, Kind.LIST, job, state)
 
     def _remember(self, registration: registration_pb2.StateRegistration) -> None:
@@ -136,7 +136,7 @@ class VisibleStates:
     def _matching(
         self, caller: Caller, jobs: Mapping[bytes, str], text: str, state: str
     ) -> list[bytes]:
-        """The jobs that a text may mean, and whose state the caller may see if it is there."""
+        """Jobs that match the request's name or id, and whose states the caller may list."""
         lists = caller.grants.lists_unknown
         return [
             job_id
@@ -146,7 +146,7 @@ class VisibleStates:
         ]
 
     async def _only_with(self, caller: Caller, state: str, running: set[bytes]) -> list[bytes]:
-        """The job that is meant without its name; raises unless it is one."""
+        """The visible job with this state, for a request without a job; raises unless one."""
         visible = await self.states(caller, query_pb2.ListStatesRequest())
         names = {each.job_id: each.job_name for each in visible if each.queryable_name == state}
         # Ended jobs stay readable by id, as the coordinator has it.

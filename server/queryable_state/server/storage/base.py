@@ -91,7 +91,7 @@ class StateBase(ABC):
 
     @abstractmethod
     def approximate_size(self, state_id: int) -> tuple[int, int]:
-        """(records, bytes) of a state."""
+        """Estimates the number of records of a state and their bytes."""
 
     def properties(self) -> Mapping[str, int]:
         """Numbers of the backend by name, for metrics; runs on the background thread."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Closing(ABC):
-    """Leaving its context closes it."""
+    """Base class of resources that are closed when their `with` block ends."""
 
     @abstractmethod
     def close(self) -> None:

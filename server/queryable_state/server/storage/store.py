@@ -186,7 +186,7 @@ class StateStore(Closing):
     def clean_up(
         self, state_id: int, start: bytes, max_records: int, is_gone: Callable[[bytes], bool]
     ) -> bytes | None:
-        """Removes gone values from the base; visits `max_records` keys from `start` on.
+        """Removes expired values from the base: examines `max_records` keys from `start` on.
 
         Returns the key to continue from, None if there is no further one, `start` if a compaction
         is not finished. Open views keep their version. New views of every version may lack the

@@ -24,7 +24,7 @@ _METHOD = "/rest"
 
 
 class EnoughError(grpc.aio.BaseError):
-    """Ends a streaming call whose caller needs no further message."""
+    """Raised by a consumer of a streaming call to end it early."""
 
 
 class InProcessService:
@@ -36,18 +36,18 @@ class InProcessService:
     def __init__(
         self, service: QueryableStateService, gate: Gate | None, *, default_deadline_ms: int
     ) -> None:
-        """`gate`: None answers everyone."""
+        """`gate` checks tokens; None: authentication is off."""
         self._service = service
         self._gate = gate
         self._default_deadline_ms = default_deadline_ms
 
     @property
     def is_open(self) -> bool:
-        """True if everyone is answered."""
+        """True if authentication is off."""
         return self._gate is None
 
     async def authenticate(self, authorization: str) -> None:
-        """Finds out who calls in the current task; raises `AuthenticationError`."""
+        """Sets the caller of the current task from its token; raises `AuthenticationError`."""
         if self._gate is not None:
             metadata = (("authorization", authorization),)
             caller_of_call.set(await self._gate.caller(_METHOD, metadata))

@@ -87,7 +87,7 @@ class WebProcess:
 
     @property
     def has_address(self) -> bool:
-        """True while the process answers."""
+        """True while the web process runs and its address is known."""
         return bool(self._address)
 
     def address(self, timeout_s: float) -> str:

@@ -37,7 +37,7 @@ class StreamSources:
 
     @abstractmethod
     def _as_stream_environment(self) -> StreamEnvironment:
-        """This environment."""
+        """Returns `self`, typed as the environment that this mixin is a part of."""
 
     def from_dataframe(self, dataframe: DataFrame) -> DataStream:
         """A stream of the rows of a streaming DataFrame, which may contain native aggregations."""

@@ -80,7 +80,7 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: timedelta,
         update_interval: timedelta | None = None,
     ) -> NoReturn:
-        """Raises InvalidRequestError: Spark reads each source as far as it is."""
+        """Raises InvalidRequestError: Spark cannot hold one source back for another."""
         raise InvalidRequestError(
             "with_watermark_alignment is not supported: Spark reads all sources in each batch, "
             "each as far as it is. Limit a source that is ahead with its own options, such as "

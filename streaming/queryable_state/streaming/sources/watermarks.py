@@ -54,7 +54,7 @@ def watermarked(node: StreamNode, strategy: object) -> StreamNode:
 
 
 def without_watermark(node: StreamNode) -> StreamNode:
-    """The stream before an assignment of timestamps and watermarks, whose elements are the same."""
+    """The input stream of `assign_timestamps_and_watermarks`: the same elements, no watermark."""
     while isinstance(node, WatermarkNode) or (
         isinstance(node, TransformNode) and node.step.emits is Emits.TIMED
     ):

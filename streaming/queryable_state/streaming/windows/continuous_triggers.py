@@ -30,7 +30,7 @@ class _ContinuousTrigger(Trigger[T, TimeWindow]):
 
     @classmethod
     def of(cls, interval: Time | timedelta) -> Self:
-        """A trigger of this interval."""
+        """Creates a trigger that fires after each interval."""
         return cls(time_of(interval, "the interval").to_milliseconds())
 
     def on_processing_time(

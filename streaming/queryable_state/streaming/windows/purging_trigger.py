@@ -19,7 +19,7 @@ class PurgingTrigger(Trigger[T, Any]):
 
     @staticmethod
     def of(nested_trigger: Trigger[T, Any]) -> PurgingTrigger[T]:
-        """The purging form of a trigger."""
+        """Wraps a trigger, so that each firing also clears the window."""
         return PurgingTrigger(nested_trigger)
 
     def on_element(

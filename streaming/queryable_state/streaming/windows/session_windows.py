@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Gives each element a session gap of its own."""
+    """User function that computes the session gap of each element."""
 
     @abstractmethod
     def extract(self, element: Any) -> int:
@@ -38,7 +38,7 @@ class SessionWindows(MergingWindowAssigner[T, TimeWindow]):
 
     @abstractmethod
     def _gap_ms(self, element: T) -> int:
-        """The gap behind an element."""
+        """The session gap that starts at this element, in milliseconds."""
 
     def merge_windows(
         self,

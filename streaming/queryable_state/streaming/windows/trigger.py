@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TriggerResult(Enum):
-    """What happens to a window. A window without elements is never passed to the function."""
+    """Action on a window. The function is not called for a window without elements."""
 
     CONTINUE = (False, False)
     """Nothing."""
@@ -44,7 +44,7 @@ class TriggerResult(Enum):
 
 
 class Trigger(ABC, Generic[T, W]):
-    """Decides when a window fires."""
+    """Decides when the function of a window is called, and when its elements are dropped."""
 
     class TriggerContext(ABC):
         """Clocks, timers and state of one key and window. Times are milliseconds since the

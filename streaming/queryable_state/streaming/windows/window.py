@@ -24,7 +24,7 @@ class Window(ABC):
 
 
 class Merging(Protocol):
-    """Receives windows to merge."""
+    """Callback of `merge_windows`: receives each set of windows to merge."""
 
     def merge(self, to_be_merged: Any, merge_result: Any) -> object:
         """Merges windows into one that covers them."""

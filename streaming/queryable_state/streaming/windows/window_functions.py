@@ -83,7 +83,7 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
     """A function of the elements of a window of a stream without keys, with state."""
 
     class Context(ABC, Generic[W2]):
-        """Window and state of a call."""
+        """Context of one call: its window and state."""
 
         @abstractmethod
         def window(self) -> W2:

@@ -36,7 +36,7 @@ _CONNECTIONS = 64
 
 
 class FsspecStorage(CheckpointStorage):
-    """One fsspec file system.
+    """Storage on a file system of fsspec, such as S3.
 
     `create` is exclusive by a conditional put on S3 and Google Storage. On a file system
     without one it checks first, so that two writers within one request may both succeed.

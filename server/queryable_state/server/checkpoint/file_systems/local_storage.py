@@ -53,7 +53,7 @@ def local_path(uri: str) -> Path:
 
 
 class LocalStorage(CheckpointStorage):
-    """The disks of this machine.
+    """Storage on local and mounted file systems.
 
     A file appears under its name once all its bytes are written; with `fsync` both are then
     forced to disk.

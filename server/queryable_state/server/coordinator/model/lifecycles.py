@@ -1,6 +1,6 @@
 """Lifecycles of a subtask's ownership and of a job's run: states, events, legal transitions.
 
-docs/architecture.md shows the same tables, and a test compares both.
+docs/architecture/keys-and-owners.md shows the same tables, and a test compares both.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _SEVERITIES = [name for name, number in status_pb2.Finding.Severity.items() if n
 
 
 class DriverMetrics:
-    """Collector of what the coordinator knows, as its status describes it."""
+    """Prometheus collector of the coordinator's job status: findings, rates, checkpoints."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class ChangeKind(IntEnum):
-    """What a change does with its key; the numbers are those of Spark's changelogs."""
+    """The effect of a change on its key; the numbers are those of Spark's changelogs."""
 
     PUT = 0x01
     """Replaces the value."""

@@ -20,7 +20,7 @@ _VERSION = re.compile(r"v([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class CommitEntry:
-    """What `commits/N` says."""
+    """The content of `commits/N`."""
 
     batch: int
 
@@ -50,7 +50,7 @@ class CommitEntry:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsEntry:
-    """What `offsets/N` says about batch N."""
+    """The content of `offsets/N`: the batch's sources, clocks and settings."""
 
     batch: int
 

@@ -31,7 +31,7 @@ def spark_checksum_name(name: str) -> str:
 
 
 def hadoop_mismatch(data: bytes, sums: bytes) -> str:
-    """What differs between a file and its Hadoop checksums; empty if they agree."""
+    """Describes how a file contradicts its Hadoop checksums; empty if it does not."""
     try:
         magic, chunk = _HEADER.unpack_from(sums)
     except struct.error:
@@ -55,7 +55,7 @@ def hadoop_mismatch(data: bytes, sums: bytes) -> str:
 
 
 def spark_mismatch(data: bytes, sums: bytes) -> str:
-    """What differs between a file and its checksum of Spark; empty if they agree.
+    """Describes how a file contradicts Spark's checksum of it; empty if it does not.
 
     An algorithm that is unknown is not checked.
     """

@@ -91,7 +91,7 @@ class QueryCheckpoint:
         return any(not name.startswith(".") for name in self._storage.list(self.root))
 
     def committed_batches(self) -> list[int]:
-        """Batches with a file in `commits`, ascending: complete, and not yet removed."""
+        """Ids of committed batches whose commit file still exists, ascending."""
         return _batches(self._storage.list(self._commits.folder))
 
     def find_commit(self, batch: int) -> CommitEntry | None:
@@ -103,7 +103,7 @@ class QueryCheckpoint:
         return parse_commit(data, batch, self._commits.path(str(batch))) if data else None
 
     def commit(self, batch: int) -> CommitEntry:
-        """What the log says of a committed batch.
+        """Reads the commit log's entry of a committed batch.
 
         Raises NotYetWrittenError if it is not committed, VersionGoneError if its file is removed.
         """
@@ -118,7 +118,7 @@ class QueryCheckpoint:
             raise self._no_entry(self._commits, batch) from problem
 
     def offsets(self, batch: int) -> OffsetsEntry:
-        """What the log says of a batch that has begun.
+        """Reads the offset log's entry of a batch that has begun.
 
         Raises as `commit`, and CorruptDataError if the batch is committed: the file was there, and
         the job removes a batch from both logs.

@@ -93,7 +93,7 @@ class RecordFile(StoreSnapshot):
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """What makes a version: the records of the snapshot, changed by the deltas in their order."""
+    """The files that make a version: a snapshot, and the deltas to apply to it in this order."""
 
     version: int
     snapshot: StoreSnapshot | None

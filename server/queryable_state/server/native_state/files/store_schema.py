@@ -30,7 +30,7 @@ _VERSION = re.compile(r"v([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class KeyEncoder:
-    """How Spark encodes the keys of a column family."""
+    """Spark's encoding of the keys of a column family."""
 
     kind: str
     """Spark's name of it, such as `PrefixKeyScanStateEncoderSpec`."""
@@ -67,7 +67,7 @@ class ColumnFamilySchema:
 
 @dataclass(frozen=True, slots=True)
 class StoreSchema:
-    """Types of one store."""
+    """The key and value types of one state store, by column family."""
 
     column_families: Mapping[str, ColumnFamilySchema]
     """By name."""

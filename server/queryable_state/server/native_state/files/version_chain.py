@@ -79,12 +79,12 @@ def _no_chain(
 
 
 def gone(version: int, folder: str) -> VersionGoneError:
-    """The error of a version whose files the job has removed."""
+    """The error for a version whose files Spark has removed (`minBatchesToRetain`)."""
     return gone_batch(version - 1, folder)
 
 
 def gone_batch(batch: int, folder: str) -> VersionGoneError:
-    """The error of a batch whose files the job has removed."""
+    """The error for a batch whose files Spark has removed (`minBatchesToRetain`)."""
     return VersionGoneError(
         f"the files of batch {batch} are gone from {folder}: the job keeps those of its newest "
         "batches (spark.sql.streaming.minBatchesToRetain): ask for a newer batch"

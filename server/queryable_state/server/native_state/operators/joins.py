@@ -47,7 +47,7 @@ Place = tuple[str, str]
 
 
 def stream_join(operator: OperatorTables) -> list[StateLayout]:
-    """The states `left` and `right`."""
+    """The states `left` and `right` of a stream-stream join: the buffered rows of each side."""
     version = operator.format_version(FORMAT, (*_STORES, _FAMILIES, _BY_TIME), default="1")
     _check_keys(operator, version)
     make = _timed if version == _BY_TIME else _indexed

@@ -29,7 +29,7 @@ _BY_FIRST_VALUE = {
 
 
 def operator_name(operator: OperatorMetadata, schemas: Mapping[str, StoreSchema]) -> str:
-    """Spark's name of an operator.
+    """The name of an operator in Spark's operator metadata, such as `stateStoreSave`.
 
     Spark 3.5 does not record it: the stores and the columns of keys and values tell the operators
     of that version apart.

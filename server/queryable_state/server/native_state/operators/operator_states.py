@@ -55,7 +55,7 @@ _TRANSFORM_WITH_STATE = (
 
 
 class FoundStates(NamedTuple):
-    """The states of a query."""
+    """The readable states of a query, and why others are left out."""
 
     layouts: list[StateLayout]
     """Each with a queryable name that is unique in the query."""
@@ -101,7 +101,8 @@ def states_of(operators: Iterable[OperatorTables], left_out: Iterable[str] = ())
 
 
 def _makers(operator: OperatorTables) -> Iterator[tuple[str, Callable[[], list[StateLayout]]]]:
-    """What can be left out alone, in words, and functions that make its states."""
+    """The parts of an operator that can fail alone: a description, and a function that makes the
+    states of the part."""
     number = operator.metadata.operator_id
     if operator.name in _TRANSFORM_WITH_STATE:
         for variable in state_variables(operator):

@@ -51,7 +51,7 @@ _AVRO = "avro"
 
 
 class OperatorTables:
-    """What the checkpoint says of one operator, as its states need it."""
+    """The metadata and schemas of one operator, as read from the checkpoint."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class OperatorTables:
         )
 
     def damaged(self, what: str) -> CorruptDataError:
-        """The error of an operator whose metadata or schemas contradict each other."""
+        """The error for an operator whose metadata contradicts its schemas."""
         return CorruptDataError(
             f"the checkpoint describes operator {self.metadata.operator_id} "
             f"({self.name}) wrongly: {what}"

@@ -60,7 +60,7 @@ class KeyedTable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateDefinition:
-    """What a queryable state is: everything its registration needs, and words for people."""
+    """Definition of a queryable state: all that its registration needs, and texts for people."""
 
     name: str
     """Name within its operator: `left`, a state variable's name, `timers`; empty for the only

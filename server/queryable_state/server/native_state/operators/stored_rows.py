@@ -40,7 +40,7 @@ _NOT_NULL = b"\x00"
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """What stands around the rows of a store's values."""
+    """The bytes around the rows within a stored value: delimiters and checksums."""
 
     delimiter_bytes: int = 0
     """Bytes between two of several rows."""
@@ -85,7 +85,7 @@ class StoredRows(ABC):
 
     @abstractmethod
     def columns(self, row: Any) -> Columns:
-        """The values of all fields."""
+        """Decodes a stored value into the values of all its fields."""
 
     @abstractmethod
     def values(self, positions: Sequence[int] | None = None) -> RowValues:

@@ -22,10 +22,10 @@ class KeyRows(Protocol):
     """Codec of one of the rows of a raw key. Raises as `RowCodec` does."""
 
     def encode(self, values: Sequence[Any]) -> bytes:
-        """The bytes of these values."""
+        """Encodes the values of all key columns as Spark does."""
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
-        """The values of the bytes."""
+        """Decodes what `encode` has written."""
 
 
 class RowForm(Protocol):

@@ -29,7 +29,7 @@ _SIZE = struct.Struct("<i")
 
 
 class NoPrefixEncoder(KeyEncoder):
-    """Keys that are found whole."""
+    """Encoder of keys for point look-ups only: `NoPrefixKeyStateEncoderSpec`."""
 
     def __init__(self, struct_type: SparkType, form: RowForm) -> None:
         super().__init__(struct_type)

@@ -49,7 +49,7 @@ class FixedSlot:
 
 @dataclass(frozen=True, slots=True)
 class VariableSlot:
-    """A value of any width, in bytes of its own."""
+    """A value of variable width: the slot holds offset and length of its bytes."""
 
     decode: Convert
     """Makes the value of its bytes."""

@@ -1,4 +1,4 @@
-"""What the logs of a Spark checkpoint say of one committed batch."""
+"""Facts of one committed batch: times, watermarks and settings, from the logs of Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STRICT_DISTRIBUTION = "spark.sql.streaming.statefulOperator.useStrictDistributio
 
 @dataclass(frozen=True, slots=True)
 class BatchFacts:
-    """A committed batch."""
+    """One committed batch, as the commit log and the offset log describe it."""
 
     batch: int
 
@@ -58,7 +58,7 @@ class BatchFacts:
     async def behind(
         cls, entry: CommitEntry, checkpoint: QueryCheckpoint, threads: ThreadPool
     ) -> BatchFacts:
-        """Reads the rest of what the logs say of a commit, side by side; raises as `of`."""
+        """Completes a commit entry from the other logs, read in parallel; raises as `of`."""
         with of_committed(entry.batch):
             offsets, commit_time_ms = await asyncio.gather(
                 threads.run(checkpoint.offsets, entry.batch),

@@ -30,7 +30,7 @@ _STARTS = 5
 
 
 class FirstLoad:
-    """Finds what is served first. A server that follows the query waits for its first batch."""
+    """Finds the batch to serve first. A server that follows a query waits for it."""
 
     def __init__(self, checkpoint: QueryCheckpoint, threads: ThreadPool, *, follows: bool) -> None:
         self._checkpoint = checkpoint

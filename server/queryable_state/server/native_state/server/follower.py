@@ -162,7 +162,7 @@ class Follower:
         return False
 
     async def _look(self) -> None:
-        """Checks what the next commit would not tell."""
+        """Checks what no commit shows: that the checkpoint exists, and is of this query."""
         served, checkpoint, threads = self._served, self._checkpoint, self._threads
         try:
             query_id = await threads.run(checkpoint.query_id)

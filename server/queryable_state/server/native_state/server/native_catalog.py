@@ -73,13 +73,13 @@ class NativeCatalog:
         raise UnknownStateError(f"no queryable state has the id {state_id}: locate it by its name")
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
-        """Lists the one job."""
+        """Lists the served query, as the only job."""
         return query_pb2.ListJobsResponse(jobs=[self._info()])
 
     async def list_states(
         self, request: query_pb2.ListStatesRequest
     ) -> query_pb2.ListStatesResponse:
-        """Lists its states, by name."""
+        """Lists the states of the served query, by name."""
         self._check_job(request.job)
         states = self._served.states.registrations
         return query_pb2.ListStatesResponse(states=[states[name] for name in sorted(states)])

@@ -49,7 +49,7 @@ class Owners:
         return self._servers or (self._own,)
 
     def started(self, address: str, frames: registration_pb2.FrameEndpoint) -> None:
-        """Sets where this server listens."""
+        """Records the address of this server, which is known once its port is bound."""
         self._own, self._frames = address, frames
 
     def owner(self, partition: int) -> str:

@@ -140,7 +140,7 @@ class ServedQuery:
 
     @property
     def facts(self) -> BatchFacts:
-        """What the checkpoint says of the committed batch."""
+        """Facts of the committed batch, from the checkpoint's logs."""
         return self._facts
 
     def begin(self, states: QueryStates, facts: BatchFacts) -> None:
@@ -176,7 +176,7 @@ class ServedQuery:
             )
 
     async def jump(self, facts: BatchFacts, *, leave_out: bool = False) -> None:
-        """Commits a later batch, whose predecessors' changes are gone: opens each store anew."""
+        """Moves over batches whose files are gone to a later one: reopens all stores."""
         async with self._turn:
             await self._commit(
                 facts, lambda each, ids: each.files.open(facts.batch, ids), leave_out=leave_out

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Described(NamedTuple):
-    """What the checkpoint says of the operators of a query."""
+    """The operators of a query and their states, as the checkpoint describes them."""
 
     operators: tuple[OperatorMetadata, ...]
 
@@ -50,7 +50,7 @@ class Described(NamedTuple):
 
 
 class StatesReader:
-    """Makes the states of a query of what its checkpoint says. Blocking; usable from any thread."""
+    """Reads the states of a query from its checkpoint. Blocking; usable from any thread."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class StatesReader:
         return states
 
     def operators(self, batch: int) -> Described:
-        """What the checkpoint says of the operators in a batch; equal answers mean equal states.
+        """Describes the operators as of a batch; equal descriptions mean equal states.
 
         Schemas and snapshots are read again only of the operators that were left out because of
         them.
@@ -215,7 +215,7 @@ class StatesReader:
         )
 
     def _physical(self, tables: OperatorTables, facts: BatchFacts) -> list[PhysicalForm]:
-        """What makes raw records of the rows of each source; none if the files have them."""
+        """Encoders of rows as raw records, one per source; empty if files hold raw records."""
         if self._checkpoint.provider(facts.conf) is not Provider.HDFS_BACKED:
             return []
         return [physical_form(tables, store.name) for store in tables.metadata.stores]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def described(store: NativeStore, changes: Overlay, state_ids: Collection[int]) -> Overlay:
-    """The changes of these states in the staged version of a store, whose raw changes are given.
+    """Translates the raw changes of a staged version into changes of these states.
 
     Costs a read of each changed key, of a collection two. For the background thread.
     """

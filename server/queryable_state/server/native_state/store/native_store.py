@@ -100,7 +100,7 @@ class NativeStore(StateStore):
         return sum(raw.overlay_bytes for raw in self._raws)
 
     def seal(self, version: int, overlay: Overlay, token: Token) -> None:
-        """Stages the raw changes of a batch; `describe` says what they are to our states."""
+        """Stages the raw changes of a batch; call `describe` with the same changes by state."""
         self._changes = None
         self.raw.seal(version, overlay, token)
 
@@ -110,7 +110,7 @@ class NativeStore(StateStore):
         self._next = version, raw
 
     def describe(self, changes: Overlay) -> None:
-        """Sets the changes, by state of ours, that the commit of the staged version returns."""
+        """Sets the changes by queryable state; `commit` of the staged version returns them."""
         self._changes = changes
 
     def discard_staged(self) -> None:
@@ -121,7 +121,7 @@ class NativeStore(StateStore):
             self._next = None
 
     def commit(self, version: int) -> Overlay | None:
-        """As `StateStore.commit`; None if the changes of the version were not described."""
+        """As `StateStore.commit`; returns None if `describe` was not called for the version."""
         if version <= self.committed_version:
             return None
         if self._next is not None:
@@ -175,7 +175,7 @@ class NativeStore(StateStore):
         return PeersView(view, lambda: [peer.own_view(view.version) for peer in others])
 
     def own_view(self, version: int | None = None) -> NativeView:
-        """As `view`, of the records of this partition alone."""
+        """As `view`, without the records of the other partitions."""
         newest = self.raw
         if version is None or version >= newest.base_version:
             return self._translated(newest, version)

@@ -20,7 +20,7 @@ _Found = TypeVar("_Found")
 
 
 def only_found(reads: Iterable[tuple[int, _Found | None]]) -> _Found | None:
-    """What the only partition that has something of a key read; None: none has.
+    """Returns the value of the one partition that has the key; None if no partition has it.
 
     `reads` are partitions and what was read there. Raises InvalidRequestError if several have it.
     """
@@ -43,7 +43,7 @@ def in_several_partitions(*partitions: int) -> InvalidRequestError:
 
 
 class NativeView(StateView):
-    """Translates what it reads from a view of the raw records, which it closes."""
+    """View that translates raw records into store records. Closes the raw view with itself."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class PeersView(StateView):
             view.close()
 
     def _only_found(self, read: Callable[[NativeView], _Found | None]) -> _Found | None:
-        """What the only partition that has something read; raises if several have."""
+        """Reads in all partitions; returns the one value found, raises if there are several."""
         if self._others is None:
             self._others = self._open_others()
         views = (self._own, *self._others)

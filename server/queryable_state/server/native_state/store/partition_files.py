@@ -269,7 +269,7 @@ class PartitionFiles:
             raise _DamagedSnapshotError(cause) from cause
 
     def _folded(self, source: int, delta: Delta) -> FoldedChanges:
-        """The raw changes of a delta."""
+        """The newest change of each key of a delta, as raw records whose placement is checked."""
         folded = delta.folded()
         if self._physical:
             folded = self._physically(source, folded)

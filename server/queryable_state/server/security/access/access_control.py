@@ -68,13 +68,13 @@ class Denials:
         return self._denied(caller, kind, where)
 
     def of_rights(self, caller: Caller, kind: Kind, rights: StateRights) -> PermissionDeniedError:
-        """As `denied`, of a state that the caller may see; else as `unnamed`."""
+        """The denial by rights; names the state only if the caller may see it."""
         if not rights.kinds:
             return self.unnamed(caller.name)
         return self.denied(caller.name, kind, rights.name.job_name, rights.name.state)
 
     def unnamed(self, caller: str) -> PermissionDeniedError:
-        """As `denied`, for a state that the caller names by its id, and may not see."""
+        """The denial for a state that the caller named by id; does not disclose its name."""
         return self._denied(caller, Kind.LIST, "the state with this id")
 
     def _denied(self, caller: str, kind: Kind, where: str) -> PermissionDeniedError:
@@ -191,7 +191,7 @@ class AccessControl:
     def rights(
         self, caller: Caller, registration: registration_pb2.StateRegistration
     ) -> StateRights:
-        """What a caller may do with a state; kept with the caller for a while."""
+        """The caller's rights on a state; cached with the caller until they may have changed."""
         now_s = self._clock()
         known = caller.rights.get(registration.state_id)
         if known is not None and now_s < known.until_s:

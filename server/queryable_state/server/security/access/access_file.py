@@ -92,7 +92,7 @@ class _Table:
                 raise self.mistake(key, f"there is no such key: {hint}")
 
     def mistake(self, key: str, problem: str) -> _MistakeError:
-        """An error that names the key."""
+        """The error for a value of this table; names its key."""
         return _MistakeError(f"{self.where + '.' if self.where else ''}{key}: {problem}")
 
     def table(self, key: str) -> _Table:

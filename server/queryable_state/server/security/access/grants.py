@@ -72,7 +72,7 @@ class JobPattern(NamePattern):
         return self.matches(name) or self.names(job_id)
 
     def matches_asked(self, job: str) -> bool:
-        """True if a pattern matches what a caller wrote: the name of a job, or its id as a UUID."""
+        """True if a pattern matches the job in a request, which is a name or an id (UUID)."""
         try:
             job_id = UUID(job.strip()).hex
         except ValueError:

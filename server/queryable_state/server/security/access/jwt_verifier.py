@@ -19,7 +19,7 @@ _MOST_NAME = 256
 
 @dataclass(frozen=True)
 class Claims:
-    """What a valid JWT says of its caller."""
+    """The claims of a valid JWT about its caller."""
 
     subject: str
     roles: frozenset[str]

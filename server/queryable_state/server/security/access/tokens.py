@@ -19,7 +19,7 @@ def new_token() -> str:
 
 
 def digest_of(token: str) -> str:
-    """The text that stands for a token in the access file."""
+    """The hash of a token that the access file holds in its place."""
     return PREFIX + hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -46,7 +46,7 @@ class TokenBucket:
         self._level -= cost
 
     def is_full(self, now_s: float) -> bool:
-        """True if nothing was taken lately: a new bucket would be equal."""
+        """True if the bucket is full, so that it can be dropped and made anew."""
         self._fill(now_s)
         return self._level >= self._burst
 
@@ -63,7 +63,7 @@ _SCAN_RETRY_MS = 500
 
 
 class _Counter:
-    """What one limit counts for one caller, one state, or both."""
+    """Usage counted against one limit: token buckets for rates, and the open scans."""
 
     def __init__(self, limit: Limit, whose: str, now_s: float) -> None:
         self.whose = whose
@@ -85,7 +85,7 @@ class _Counter:
 
 
 class Quota:
-    """What one caller may ask of one state. For the event loop only."""
+    """Quota of one caller on one state. For the event loop only."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Quota:
                     counter.buckets[name].take(cost, now_s)
 
     def refund(self) -> None:
-        """Takes back a query without keys: it was allowed, and cost nothing that limits count."""
+        """Takes one query off the counted ones: it turned out to have no keys."""
         for counter in self._counters:
             if "queries_per_s" in counter.buckets:
                 counter.buckets["queries_per_s"].take(-1, self._clock())
@@ -183,7 +183,7 @@ class Admission:
         """Refused queries and scans."""
 
     def quota(self, caller: str, name: StateName) -> Quota | None:
-        """What a caller may ask of a state; None: no limit applies."""
+        """The quota of a caller on a state; None if no limit applies."""
         counters = [
             self._counter(number, limit, caller, name)
             for number, limit in enumerate(self._limits)

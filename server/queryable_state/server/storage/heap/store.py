@@ -158,7 +158,7 @@ class HeapLoad(BulkLoad):
 
 
 class HeapImage(BaseImage):
-    """The values that a compaction has replaced so far, by state."""
+    """Values before a running compaction replaced them, by state: open views still read these."""
 
     def __init__(self, state_ids: Collection[int]) -> None:
         self._undo = {state_id: UndoOverlay() for state_id in state_ids}

@@ -42,7 +42,9 @@ class BaseCleanUp:
         generation: CompactionGeneration,
         views: Collection[StackView],
     ) -> tuple[bytes | None, CompactionGeneration]:
-        """Visits records; returns the key to continue from, None at the end, and the generation.
+        """Removes expired records among the next `max_records`; open views keep reading them.
+
+        Returns the key to continue from (None at the end) and the store's current generation.
 
         `generation` is the current one of the store, and `views` are its open views.
         """

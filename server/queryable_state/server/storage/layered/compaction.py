@@ -19,7 +19,7 @@ COMPACT_CHUNK_RECORDS = 256
 
 
 class Compaction:
-    """The compaction of one overlay.
+    """One compaction: the merge of the oldest overlay into the base, in chunks.
 
     The overlay stays in front of the base until `advance` has returned False, so no
     reader sees the half-written base. It may start over: its writes are idempotent.

@@ -37,7 +37,7 @@ class CompactionGeneration:
         return self.next
 
     def resolve(self, base: StateBase, state_id: int) -> tuple[list[StateOverlay], RecordSource]:
-        """The state as it was in this generation: undo overlays, newest first, over a source."""
+        """The state as of this generation: undo overlays, newest first, and their source."""
         undo: list[StateOverlay] = []
         generation: CompactionGeneration | None = self
         while generation is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Sealed(NamedTuple):
-    """A sealed version: staged, or committed and not yet compacted."""
+    """A sealed version that is still an overlay: staged, or committed and not compacted."""
 
     version: int
     overlay: Overlay

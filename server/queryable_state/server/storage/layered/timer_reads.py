@@ -58,7 +58,7 @@ def first_timers(layers: Sequence[TimerOverlay], index: RecordSource) -> FirstTi
 
 
 def _bounds(newest: TimerOverlay, below: FirstTimers | None, clock: Clock) -> tuple[bytes, bytes]:
-    """The range of the clock's first timer, narrowed by what is known of the version below."""
+    """Range of index keys that holds the clock's first timer; `below` narrows it."""
     start, end = clock_bounds(clock)
     if below is None:
         return start, end

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a caller asks, and whom to ask for the answer."""
+    """One REST request: its arguments, and the services that answer it."""
 
     service: InProcessService
     jobs: JobControl
@@ -39,7 +39,7 @@ class Asked:
         return self.arguments.get("timeout_ms")
 
     async def call(self, method: str, request: Any) -> Any:
-        """The response of the service."""
+        """Calls an RPC of the query service in-process and returns its response."""
         return await self.service.call(method, request, self.timeout_ms)
 
     def read_options(self) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class NoOperations:
     async def trigger_savepoint(
         self, request: coordinator_pb2.TriggerSavepointRequest, *, timeout_s: float
     ) -> NoReturn:
-        """Refuses."""
+        """Always raises: a process without a coordinator cannot take savepoints."""
         raise InvalidRequestError(
             "this server reads a checkpoint and has no connection to its job, so it writes no "
             "savepoints: ask the job's own proxy",

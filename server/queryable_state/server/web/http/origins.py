@@ -19,7 +19,7 @@ _HEADERS = "Authorization, Content-Type, Last-Event-ID"
 
 
 class Origins:
-    """Which pages of browsers may ask.
+    """Rules for the web pages (browser origins) whose requests are answered.
 
     Without authentication everyone on the machine may ask, also a page of another site in a browser
     there: it must not reach the port under a name of its own (DNS rebinding), nor send a request

@@ -96,7 +96,7 @@ class HdfsStoreFiles(StoreFiles):
 
 
 class HdfsSnapshot(RecordFile):
-    """One `N.snapshot`."""
+    """A file `N.snapshot`: all records of the store as of version N."""
 
     def __init__(self, files: CheckedReads, version: int, *, row_checksums: bool) -> None:
         self.version = version

@@ -43,7 +43,7 @@ _Files = set[tuple[int, str | None]]
 
 
 class RocksDbStoreFiles(StoreFiles):
-    """The store in one folder."""
+    """The files of one RocksDB state store of Spark: one folder of a partition."""
 
     provider = Provider.ROCKSDB
 

@@ -29,7 +29,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMetadata:
-    """What a snapshot consists of besides the files of its zip."""
+    """The metadata of a snapshot: files outside of its zip, number of records, column families."""
 
     files: tuple[DataFile, ...]
 

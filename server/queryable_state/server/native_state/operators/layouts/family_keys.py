@@ -55,10 +55,10 @@ class FamilyKeys:
         return self._encoder.decode_key(raw_key[len(self.family) :])
 
     def of_row(self, row: bytes) -> bytes:
-        """The raw key whose row this is, without a tail."""
+        """The raw key of a key row: column family and row, without the tail after the row."""
         return self._begin + row
 
     def row_of(self, raw_key: bytes) -> bytes:
-        """The row of a raw key."""
+        """The key row within a raw key: without column family and tail."""
         end = len(raw_key) - self._tail_bytes
         return without_version(raw_key[len(self.family) : end])

@@ -71,7 +71,7 @@ class GroupedLayout(StateLayout):
     def _of_key(
         self, prefix: bytes, key_end: int, found: list[tuple[bytes, bytes]], time_ms: int
     ) -> list[tuple[bytes, bytes]]:
-        """Those of the raw records of a key whose store keys begin with a prefix."""
+        """Decodes raw records of a key; keeps those whose store key begins with `prefix`."""
         decode = self._table.raw_keys.decode_key
         decoded = ((decode(raw_key), value) for raw_key, value in found)
         records = self._records(prefix[:key_end], decoded, time_ms)

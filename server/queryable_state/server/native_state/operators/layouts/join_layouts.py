@@ -138,7 +138,7 @@ class TimedRowsLayout(StateLayout):
         return self._table.changed_keys(changes, partition)
 
     def _begin(self, record_key: bytes) -> tuple[bytes | None, int]:
-        """What the raw keys of a wire key begin with, and the end of the wire key."""
+        """The common prefix of all raw keys of a wire key, and where the wire key ends."""
         table = self._table
         if table.transcoder is not None:
             return table.leading_raw_key(record_key)

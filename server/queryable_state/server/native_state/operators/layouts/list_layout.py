@@ -71,7 +71,7 @@ class ListLayout(StateLayout):
 
 
 class StoredListLayout(ListLayout):
-    """A LIST whose raw value has all its elements."""
+    """Layout of a LIST that Spark stores as one raw value with all elements."""
 
     def __init__(
         self,

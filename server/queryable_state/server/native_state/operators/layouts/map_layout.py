@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class MapLayout(GroupedLayout):
-    """A MAP whose raw keys are a struct of the grouping key and a struct of the entry's key.
+    """Layout of a MAP: each raw key is the struct of the grouping key and that of the map key.
 
     Spark tells entries apart by the sign of a zero. Reads of a map that has both are refused.
     """

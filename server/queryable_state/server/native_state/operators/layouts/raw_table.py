@@ -61,7 +61,7 @@ class RawTable:
         return values if self._columns_of is None else self._columns_of(values)
 
     def raw_key(self, columns: Columns) -> bytes:
-        """The raw key of these grouping columns, if nothing else is in it."""
+        """The raw key of these grouping columns; only for raw keys that hold nothing else."""
         values = columns if self._values_of is None else self._values_of(columns)
         return self.raw_keys.encode_key(values)
 

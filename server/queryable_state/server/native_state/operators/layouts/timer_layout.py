@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TimerLayout(GroupedLayout):
-    """A TIMER whose raw keys are a struct of the grouping key and the time.
+    """Layout of a TIMER state: each raw key is the struct of the grouping key, then the time.
 
     Milliseconds are Spark's own resolution of timers, as of TTL and watermarks.
     """

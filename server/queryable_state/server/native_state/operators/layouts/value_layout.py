@@ -40,7 +40,7 @@ def signed_value_layout(
 
 
 class ValueLayout(StateLayout):
-    """A VALUE whose raw key is the key itself."""
+    """Layout of a VALUE: the raw key is the encoded grouping key and nothing else."""
 
     def __init__(self, definition: StateDefinition, table: RawTable, read: ReadValue) -> None:
         self.definition = definition

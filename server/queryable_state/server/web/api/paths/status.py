@@ -1,4 +1,4 @@
-"""REST paths of what is known of jobs, their checkpoints and their state servers."""
+"""REST paths of jobs, their status and checkpoints, and their state servers."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _position(event_id: str) -> tuple[str, int]:
 
 
 def _gap_up_to(batch: int) -> watch_pb2.WatchKvStateResponse:
-    """Tells that the batches of the job have begun anew since the event to resume from."""
+    """A gap event: the job's batch ids restarted after the event from which to resume."""
     gap = watch_pb2.WatchGap(first_batch=min(0, batch), last_batch=batch)
     return watch_pb2.WatchKvStateResponse(batch=batch, gap=gap)
 
