@@ -69,8 +69,21 @@ class ProxySession(QuerySession):
         self._closing: asyncio.Task[None] | None = None
 
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
+        if self._engine is not None and query.id < _PART_IDS and self._owns_key(query):
+            found = self._engine.look_up(query)
+            if found is not None:
+                self._counts.local += 1
+                return found
         answer = self.answer(query, frame)
         return None if answer is None else frame_of(answer)
+
+    def _owns_key(self, query: query_pb2.Query) -> bool:
+        """True for one key that this process owns, by the known placement."""
+        keys, located = query.keys, self._locations.cached(query.state_id)
+        if located is None or len(keys) != 1 or len(keys[0]) < 2:
+            return False
+        owners, group = located.by_key_group, keys[0][0] << 8 | keys[0][1]
+        return group < len(owners) and owners[group].server_id == self._server_id
 
     def answer(self, query: query_pb2.Query, frame: bytes) -> query_pb2.Answer | None:
         """Same as `ask`, but returns the answer before it is framed."""
