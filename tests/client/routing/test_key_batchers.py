@@ -7,6 +7,7 @@ import gc
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import eventually
 
 from queryable_state.client import (
     Consistency,
@@ -15,7 +16,8 @@ from queryable_state.client import (
     KeyTypeError,
 )
 from queryable_state.client._client_base import MAX_OPTION_BATCHERS
-from queryable_state.client._queries.lookups import KeyBatcher
+from queryable_state.client._queries.handle import StateHandle
+from queryable_state.client._queries.lookups import KeyBatcher, QueryOptions, never_alone
 from queryable_state.wire.keys.time_window import TimeWindow
 
 if TYPE_CHECKING:
@@ -99,3 +101,21 @@ async def test_a_descriptor_that_cannot_be_hashed_is_checked_in_every_call(
     assert (await ask("sensors", "last", "sensor_1", descriptor=fitting)).value() == 1.0
     with pytest.raises(DescriptorMismatchError):
         await ask("sensors", "last", "sensor_1", descriptor=other)
+
+
+async def test_a_held_key_does_not_wait_for_an_answer_that_does_not_come() -> None:
+    """Two callers' keys join in one batch; a batch of a server that hangs holds nobody."""
+    submitted: list[str] = []
+
+    def submit(_: KeyBatcher, keys: list[str], *__: object) -> None:
+        submitted.extend(keys)
+
+    handle = StateHandle("sensors", "last", unpickle=False)
+    batcher = KeyBatcher(
+        asyncio.get_running_loop(), submit, never_alone, handle, QueryOptions(timeout_s=5)
+    )
+    batcher.hold()
+    batcher.look_up("sensor_1")
+    await asyncio.sleep(0)
+    assert submitted == []
+    await eventually(lambda: submitted == ["sensor_1"])

@@ -225,11 +225,9 @@ class Connection:
             if lone.deliver(answer):
                 self.lone = None
                 self._frames += 1
-                if self.in_flight:
-                    batcher = lone.batcher
-                    batcher.is_held = any(
-                        batch.batcher is batcher for batch in self.in_flight.values()
-                    )
+                batcher = lone.batcher
+                if any(batch.batcher is batcher for batch in self.in_flight.values()):
+                    batcher.hold()
                 server.on_room()
                 return
             self.adopt_lone()

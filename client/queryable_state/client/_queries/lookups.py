@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 Failure = tuple[list[int], QueryableStateError]
 
+# A key is held for the answer to another one, but not if that takes longer.
+_HOLD_S = 0.002
 # Waiting batches are joined if their deadlines are closer than this.
 _JOIN_S = 0.02
 
@@ -95,7 +97,7 @@ class KeyBatcher:
 
     The key of a caller that asks for one key after the other is sent within its call instead: if
     the last submitted key was the only one and nothing else was in flight. Once a second caller
-    asks meanwhile, the first one's next key is held until the second one's answer, so that their
+    asks meanwhile, the first one's next key is held for the second one's answer, so that their
     keys are in one batch from then on.
 
     `encode` returns the wire key of a key, `encode_all` those of many. Both are None until the
@@ -212,6 +214,15 @@ class KeyBatcher:
             return
         self.groups.append((keys, results))
         self.flush_soon()
+
+    def hold(self) -> None:
+        """Collects keys until `flush_soon`, or for two milliseconds."""
+        self.is_held = True
+        self._loop.call_later(_HOLD_S, self._release)
+
+    def _release(self) -> None:
+        if self.is_held:
+            self.flush_soon()
 
     def flush_soon(self) -> None:
         """Schedules `flush` behind the callbacks that are already scheduled.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.query.frames.answer_frames import frame_of
 from queryable_state.server.query.hot_keys import hot_keys_here
@@ -11,7 +11,7 @@ from queryable_state.server.query.router import LocatedRouter, QuerySession
 from queryable_state.server.query.size_sum import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 
     from queryable_state.server.query.router import Deliver, Engine, Locations
     from queryable_state.server.query.scan_query import ScanQuery
@@ -75,13 +75,39 @@ class LocalRouter(LocatedRouter):
         """Does nothing: the router holds no resources."""
 
 
-class _LocalSession(QuerySession):
+class LaterAnswers(QuerySession):
+    """A session that delivers some answers once they are there."""
+
+    def __init__(self, deliver: Deliver) -> None:
+        self._deliver = deliver
+        self._pending: set[asyncio.Task[None]] = set()
+
+    def _answer_later(
+        self, query_id: int, answer: Callable[[], Coroutine[Any, Any, query_pb2.Answer]]
+    ) -> None:
+        """Delivers the whole answer to a query, which never raises."""
+
+        async def deliver() -> None:
+            self._deliver(query_id, frame_of(await answer()), True)
+
+        task = asyncio.get_running_loop().create_task(deliver())
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+
+    async def aclose(self) -> None:
+        """Cancels pending queries."""
+        pending = tuple(self._pending)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+
+
+class _LocalSession(LaterAnswers):
     """Answers at once, except for queries that wait or are read on another thread."""
 
     def __init__(self, router: LocalRouter, deliver: Deliver) -> None:
+        super().__init__(deliver)
         self._router = router
-        self._deliver = deliver
-        self._pending: set[asyncio.Task[None]] = set()
 
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
         engine = self._router.engine
@@ -91,18 +117,5 @@ class _LocalSession(QuerySession):
         answer = engine.answer(query)
         if answer is not None:
             return frame_of(answer)
-        task = asyncio.get_running_loop().create_task(self._answer_later(query))
-        self._pending.add(task)
-        task.add_done_callback(self._pending.discard)
+        self._answer_later(query.id, lambda: self._router.engine.answer_later(query))
         return None
-
-    async def _answer_later(self, query: query_pb2.Query) -> None:
-        answer = await self._router.engine.answer_later(query)
-        self._deliver(query.id, frame_of(answer), True)
-
-    async def aclose(self) -> None:
-        """Cancels pending queries."""
-        pending = tuple(self._pending)
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.native_state.server.any_partition import (
     changes_of_keys,
     watch_of_every_key,
 )
-from queryable_state.server.query.frames.answer_frames import frame_of
-from queryable_state.server.query.router import LocatedRouter, QuerySession
+from queryable_state.server.query.local_router import LaterAnswers
+from queryable_state.server.query.router import LocatedRouter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from queryable_state.server.native_state.server.any_partition import EveryServer
     from queryable_state.server.query.local_router import LocalRouter
     from queryable_state.server.query.proxy.proxy_router import ProxyRouter
-    from queryable_state.server.query.router import Deliver, Router
+    from queryable_state.server.query.router import Deliver, QuerySession, Router
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.query.watch_query import WatchQuery
     from queryable_state.v1 import hot_keys_pb2, query_pb2, watch_pb2
     from queryable_state.wire.located_state import LocatedState
+
+    Ask = Callable[[], Coroutine[Any, Any, query_pb2.Answer]]
 
 
 # Proxies number the parts of the queries that they forward from here on.
@@ -64,17 +66,17 @@ class SharedRouter(LocatedRouter):
 
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
         asked = self._of_every_server(query)
-        return await self._others.answers(query) if asked is None else [await asked]
+        return await self._others.answers(query) if asked is None else [await asked()]
 
-    def _of_every_server(
-        self, query: query_pb2.Query
-    ) -> Coroutine[Any, Any, query_pb2.Answer] | None:
-        """The answer of all servers; None if the hash of each key says which one has it."""
+    def _of_every_server(self, query: query_pb2.Query) -> Ask | None:
+        """Asks all servers; None if the hash of each key says which one has it."""
         partitions = self._unplaced().get(query.state_id, 0)
-        # The router refuses keys without a key group of the state.
-        if not all(len(key) >= 2 and int.from_bytes(key[:2]) < partitions for key in query.keys):
+        if not partitions:
             return None
-        return self._every_server.answer(query, partitions) if partitions else None
+        if not all(len(key) >= 2 and int.from_bytes(key[:2]) < partitions for key in query.keys):
+            # The router refuses keys without a key group of the state.
+            return None
+        return partial(self._every_server.answer, query, partitions)
 
     def scan(
         self, query: ScanQuery, located: LocatedState
@@ -119,21 +121,20 @@ class SharedRouter(LocatedRouter):
         return self._own if placement_version else self._others
 
 
-class _SharedSession(QuerySession):
+class _SharedSession(LaterAnswers):
     """Answers forwarded queries from this process, and routes others."""
 
     def __init__(
         self,
         own: QuerySession,
         others: QuerySession,
-        of_every_server: Callable[[query_pb2.Query], Coroutine[Any, Any, query_pb2.Answer] | None],
+        of_every_server: Callable[[query_pb2.Query], Ask | None],
         deliver: Deliver,
     ) -> None:
+        super().__init__(deliver)
         self._own = own
         self._others = others
         self._of_every_server = of_every_server
-        self._deliver = deliver
-        self._pending: set[asyncio.Task[None]] = set()
 
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
         if query.id >= _FORWARDED_IDS or query.partitions:
@@ -141,20 +142,11 @@ class _SharedSession(QuerySession):
         asked = self._of_every_server(query)
         if asked is None:
             return self._others.ask(query, frame)
-        task = asyncio.get_running_loop().create_task(self._answer(asked))
-        self._pending.add(task)
-        task.add_done_callback(self._pending.discard)
+        self._answer_later(query.id, asked)
         return None
-
-    async def _answer(self, asked: Coroutine[Any, Any, query_pb2.Answer]) -> None:
-        answer = await asked
-        self._deliver(answer.id, frame_of(answer), True)
 
     async def aclose(self) -> None:
         """Drops pending queries."""
-        pending = tuple(self._pending)
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
+        await super().aclose()
         await self._others.aclose()
         await self._own.aclose()
